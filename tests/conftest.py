@@ -178,14 +178,14 @@ def tiny(data_dir: Path) -> Dataset:
 @pytest.fixture(scope="session")
 def featured_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Path:
     folder = tmp_path_factory.mktemp("featured")
-    options = replace(tiny_options, item_features=6, user_features=4, cold_user_fraction=0.1)
+    options = replace(tiny_options, item_features=6)
     prepare("synthetic", options, folder, "tiny", say=lambda text: None)
     return folder
 
 
 @pytest.fixture(scope="session")
 def featured(featured_dir: Path) -> Dataset:
-    """Like ``tiny``, with dense features and users without training links."""
+    """Like ``tiny``, with dense features of the items."""
     return load(featured_dir, "tiny")
 
 

@@ -197,21 +197,6 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
         uses=(),
         user_tables=("vectors",),
     ),
-    "features": UserTowerInfo(
-        path="ncfbench.models.user_towers:UserFeatures",
-        title="Features",
-        uses=(),
-        settings=USER_LAYERS,
-        content=("features",),
-    ),
-    "table-features": UserTowerInfo(
-        path="ncfbench.models.user_towers:UserTableAndFeatures",
-        title="Table + features",
-        uses=(),
-        settings=USER_LAYERS,
-        content=("features",),
-        user_tables=("vectors",),
-    ),
     "history": UserTowerInfo(
         path="ncfbench.models.user_towers:UserHistory",
         title="History",

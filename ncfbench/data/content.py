@@ -38,8 +38,7 @@ class Content:
         held_out: uint8[links], the split of each link; None where it is that of the link's item.
         user_ids, item_ids: the source's names of users and items; None where these are numbers.
         removed: counts of what was left out of the source, by reason (``duplicate_links``, ...).
-        user_features, item_features: float32[n_users, F] and float32[n_items, F'], standardised;
-            None where there are none.
+        item_features: float32[n_items, F], standardised; None where there are none.
         facts: more counts for the statistics.
     """
 
@@ -52,7 +51,6 @@ class Content:
     user_ids: pa.StringArray | None = None
     item_ids: pa.StringArray | None = None
     removed: Mapping[str, int] = field(default_factory=dict)
-    user_features: Float32 | None = None
     item_features: Float32 | None = None
     held_out: NDArray[np.uint8] | None = None
     facts: Mapping[str, float] = field(default_factory=dict)
@@ -77,10 +75,9 @@ class Content:
                 # The count keeps a name from moving from one list into the next.
                 names = "\n".join(ids.to_pylist())
                 digest.update(f"\n{kind} {len(ids)}\n{names}".encode())
-        for kind, features in (("users", self.user_features), ("items", self.item_features)):
-            if features is not None:
-                digest.update(f"\nfeatures of {kind} {features.shape[1]}\n".encode())
-                digest.update(np.ascontiguousarray(features).data)
+        if self.item_features is not None:
+            digest.update(f"\nfeatures of items {self.item_features.shape[1]}\n".encode())
+            digest.update(np.ascontiguousarray(self.item_features).data)
         if self.held_out is not None:
             digest.update(b"\nheld-out links\n" + np.ascontiguousarray(self.held_out).tobytes())
         return digest.hexdigest()
@@ -92,7 +89,6 @@ class Content:
         trained_users, trained_items = (
             np.unique(ids[is_training]) for ids in (self.users, self.items)
         )
-        tested_users = np.unique(self.users[is_test])
         counts = {
             "users": self.n_users,
             "items": len(self.texts),
@@ -113,12 +109,8 @@ class Content:
             counts |= {"texts_without_spaces": len(texts)} if len(texts) else {}
         if len(trained_users) * len(trained_items) == counts["training_links"]:
             counts["training_pairs_without_link"] = 0
-        for kind, features in (("user", self.user_features), ("item", self.item_features)):
-            if features is not None:
-                counts[f"{kind}_features"] = features.shape[1]
-        if self.user_features is not None:
-            cold_users = np.setdiff1d(tested_users, trained_users, assume_unique=True)
-            counts[f"cold_users_with_test_{self._held_out_kind}"] = len(cold_users)
+        if self.item_features is not None:
+            counts["item_features"] = self.item_features.shape[1]
         return counts
 
     @property
@@ -198,10 +190,7 @@ def _cautions_about_what_is_held_out(manifest: Mapping[str, Any]) -> list[str]:
         )
     removed = manifest.get("removed", {})
     if new := sum(removed.get(f"{split}_links_of_new_users", 0) for split in SPLITS):
-        said.append(
-            f"{new:,} held-out links are left out: their users have no training link, and no"
-            " features that could tell about them."
-        )
+        said.append(f"{new:,} held-out links are left out: their users have no training link.")
     kind = manifest["options"].get("hold_out")
     whole = counts.get("users_without_held_out_links")
     if whole and (n_test or kind == "last"):

@@ -6,7 +6,7 @@ split.npy                         uint8[items]: 0 train, 1 validation, 2 test
 held_out.npy                      uint8[links]: the same of links, where these are held out
 vocabulary.parquet                word, count: row i is token i + 1
 user_ids.parquet, item_ids.parquet    id: row i is the source's id of user or item i
-user_features.npy, item_features.npy  float32[n, F]: where there are any
+item_features.npy                 float32[items, F]: where there are any
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
     "lengths": (np.int32, 1),
     "split": (np.uint8, 1),
     "held_out": (np.uint8, 1),
-    "user_features": (np.float32, 2),
     "item_features": (np.float32, 2),
 }
 """Type and number of axes of each ``.npy`` file."""

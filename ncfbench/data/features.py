@@ -1,4 +1,4 @@
-"""Dense features of users and items: a row of numbers each, such as an image's embedding."""
+"""Dense features of items: a row of numbers each, such as an image's embedding."""
 
 from __future__ import annotations
 
@@ -27,14 +27,12 @@ class Features:
     """Dense features as a file has them.
 
     Args:
-        what: "item" or "user", for messages.
         summary: the file and what was chosen of it.
         values: number[rows, F], finite, and at most what float32 can hold.
         ids: the id of each row; None where the rows are those of the items' file.
         warnings: those of the table.
     """
 
-    what: str
     path: Path
     summary: str
     values: Numbers
@@ -48,7 +46,7 @@ class Features:
             )
 
     @classmethod
-    def of_table(cls, table: Table, what: str, id_: str, names: Sequence[str] = ()) -> Features:
+    def of_table(cls, table: Table, id_: str, names: Sequence[str] = ()) -> Features:
         """Take some columns, by default all but that of ids; for refusals see :func:`vectors`."""
         names = names or [name for name in table.names if name != id_]
         if not names:
@@ -56,7 +54,7 @@ class Features:
         listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
         summary = f"{table.path.name} ({table.summary}): id {id_}, columns {listed}"
         values = np.concatenate([vectors(table[name]) for name in names], axis=1)
-        return cls(what, table.path, summary, values, table[id_], table.warnings)
+        return cls(table.path, summary, values, table[id_], table.warnings)
 
     @classmethod
     def of_array(cls, path: Path, n_rows: int) -> Features:
@@ -86,7 +84,7 @@ class Features:
                 " for float32 (3.4e38). Correct it, or scale its column down."
             )
         summary = f"{path.name} ({shape}), in the order of the items' file"
-        return cls("item", path, summary, values, None)
+        return cls(path, summary, values, None)
 
     def standardised(
         self,
@@ -99,8 +97,8 @@ class Features:
         value is too far from those of training.
 
         Args:
-            rows: of the users or items; or the ids of all rows, of which the first counts.
-            names: ids of the users or items.
+            rows: of the items; or the ids of all rows, of which the first counts.
+            names: ids of the items.
             fitted: bool[n], those of training.
         """
         if isinstance(rows, Ids):
@@ -114,19 +112,19 @@ class Features:
             missing = names[int(np.argmin(rows))].as_py()
             raise DataError(
                 f"{self.path} has no features of {int(np.sum(rows < 0)):,} of {len(names):,}"
-                f" {self.what}s, for example of {missing[:40]!r}. Each needs a row."
+                f" items, for example of {missing[:40]!r}. Each needs a row."
             )
         found, constant = standardise(self.values[rows], fitted)
         fits = np.isfinite(found).all(axis=1)
         if not fits.all():
             name = names[int(np.argmin(fits))].as_py()
             raise DataError(
-                f"{self.path}: {self.what} {name[:40]!r} has a feature that is too far from those"
-                f" of the training {self.what}s to be standardised in float32. Correct its value."
+                f"{self.path}: item {name[:40]!r} has a feature that is too far from those"
+                " of the training items to be standardised in float32. Correct its value."
             )
         if constant:
             say(
-                f"Warning: {constant:,} of {found.shape[1]:,} features of the {self.what}s are the"
+                f"Warning: {constant:,} of {found.shape[1]:,} features of the items are the"
                 " same for all in training, but for rounding, and are set to 0."
             )
         return found

@@ -97,8 +97,6 @@ def hold_out(
     size: tuple[int, int],
     *,
     split: UInt8 | None = None,
-    cold_user_fraction: float = 0.0,
-    keeps_new_users: bool = False,
 ) -> HeldOut:
     """Hold items or links out.
 
@@ -106,9 +104,6 @@ def hold_out(
         links: each once, with moments for hold-outs that need times.
         size: numbers of users and items.
         split: uint8[n_items], where the source itself says which items are held out.
-        cold_user_fraction: share of the users that lose their training links.
-        keeps_new_users: keep the held-out links of users without training links. Where items are
-            held out these are kept in any case.
 
     Raises:
         DataError: nothing is left to train on.
@@ -134,21 +129,13 @@ def hold_out(
             held_out = split_at(moments, options)
     if not (held_out == TRAIN).any():
         raise DataError("There is nothing to train on: every link belongs to a held-out item.")
-    stays = np.ones(len(users), bool)
-    if cold_user_fraction:
-        stays = stays_with_cold_users(
-            users, held_out == TRAIN, size[0], cold_user_fraction, options.split_seed
-        )
-        removed["links_of_cold_users"] = int(np.sum(~stays))
-    if split is None and not keeps_new_users:
-        is_new = np.bincount(users[stays & (held_out == TRAIN)], minlength=size[0])[users] == 0
-        for number in (VALIDATION, TEST):
-            reason = f"{SPLITS[number]}_links_of_new_users"
-            removed[reason] = int(np.sum(is_new & (held_out == number)))
-        stays &= ~is_new
-    users, items, held_out = users[stays], items[stays], held_out[stays]
     if split is not None:
         return HeldOut(users, items, split, None, removed, facts)
+    is_new = np.bincount(users[held_out == TRAIN], minlength=size[0])[users] == 0
+    for number in (VALIDATION, TEST):
+        reason = f"{SPLITS[number]}_links_of_new_users"
+        removed[reason] = int(np.sum(is_new & (held_out == number)))
+    users, items, held_out = users[~is_new], items[~is_new], held_out[~is_new]
     first = np.full(size[1], len(SPLITS), np.uint8)
     np.minimum.at(first, items, held_out)
     split = np.where(first == len(SPLITS), TRAIN, first).astype(np.uint8)
@@ -308,28 +295,6 @@ def split_at(moments: Moments, options: SplitOptions) -> UInt8:
         from_ = _cut(before, options.validation_fraction, "--validation-fraction")
         of_link[~is_test & (times >= from_)] = VALIDATION
     return of_link
-
-
-def stays_with_cold_users(
-    users: NDArray[np.integer],
-    is_training: NDArray[np.bool_],
-    n_users: int,
-    fraction: float,
-    seed: int,
-) -> NDArray[np.bool_]:
-    """Return which links stay if a share of the users, at least one, lose their training links.
-
-    ``users`` and ``is_training`` are of each link. A UsageError if no training link stays.
-    """
-    is_cold = np.zeros(n_users, bool)
-    is_cold[draw_users(n_users, max(round(fraction * n_users), 1), seed)] = True
-    stays: NDArray[np.bool_] = ~(is_training & is_cold[users])
-    if not (is_training & stays).any():
-        raise UsageError(
-            f"--cold-user-fraction {fraction:g} leaves no training link: {is_cold.sum():,} of"
-            f" {n_users:,} users would be cold. Use a smaller share, or more users."
-        )
-    return stays
 
 
 def _places(users: Int32, order: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:

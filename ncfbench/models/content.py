@@ -24,11 +24,6 @@ def require_content(config: RunConfig, dataset: Dataset) -> None:
             f"--encoder {config.encoder} reads texts, and {config.dataset} has none. Use --encoder"
             " mlp, which reads its dense features."
         )
-    if "features" in find_user_tower(config.user_tower).content and not data.user_features:
-        raise UsageError(
-            f"user_tower {config.user_tower} reads dense features of users, and {config.dataset}"
-            " has none. Prepare your data with --user-features FILE, or use --set user_tower=table."
-        )
     for info in (encoder, find_user_tower(config.user_tower)):
         require = getattr(info.load(), "require", None)
         if require is not None:

@@ -33,10 +33,8 @@ class DeviceContent(NamedTuple):
     """int32[I, L]."""
     lengths: jax.Array
     """int32[I]."""
-    user_features: jax.Array | None = None
-    """float32[U, F]; None where the data set has none."""
     item_features: jax.Array | None = None
-    """float32[I, F']."""
+    """float32[I, F]; None where the data set has none."""
     histories: Histories | None = None
     """None where no user tower reads them."""
 
@@ -48,7 +46,7 @@ class DeviceContent(NamedTuple):
             configs: settings of the runs that read it, which decide whether histories are made.
         """
         features = dataset.item_features
-        arrays = dataset.tokens_IxL, dataset.lengths, dataset.user_features, features
+        arrays = dataset.tokens_IxL, dataset.lengths, features
         readers = [config for config in configs if config.reads_histories]
         histories = None
         if readers:
@@ -115,8 +113,7 @@ class Towers(nnx.Module):
         ids = jnp.arange(self.n_users) if users is None else users
         own = ids if rows.users is None else rows.users
         if not self.history_items:
-            features = None if content.user_features is None else content.user_features[ids]
-            raw = self.user_tower(Users(own, features))
+            raw = self.user_tower(Users(own))
             return UserVectors(self._finished(raw), raw)
 
         def embed(
@@ -125,12 +122,11 @@ class Towers(nnx.Module):
             items: jax.Array | None,
             left_out: jax.Array | None,
         ) -> jax.Array:
-            histories, features = content.histories, content.user_features
+            histories = content.histories
             assert histories is not None
             history = histories.of(ids, self.history_items, content.item_features, left_out)
             history = history if items is None else history._replace(items=items)
-            features = None if features is None else features[ids]
-            return self.user_tower(Users(own, features, history))
+            return self.user_tower(Users(own, history))
 
         size = max(BLOCK_NUMBERS // (self.history_items * self.dimension), 1)
         raw = in_blocks(embed, (ids, own, rows.histories, left_out), size)

@@ -1,6 +1,4 @@
-"""User towers f: a free vector for each user, layers over her dense features, or both; or her
-history, the items of her training links.
-"""
+"""User towers f: a free vector for each user, or her history, the items of her training links."""
 
 from __future__ import annotations
 
@@ -28,8 +26,6 @@ class Users(NamedTuple):
 
     rows: jax.Array
     """int32[U]: user ids, or rows in the tables that the tower names as its ``user_tables``."""
-    features: jax.Array | None = None
-    """float32[U, F]: dense features, standardised; None where the data set has none."""
     history: History | None = None
     """The items of their training links; None for towers that do not read them."""
 
@@ -53,32 +49,6 @@ class UserTable(nnx.Module):
     def __call__(self, users: Users) -> jax.Array:
         """Return float32[U, D]."""
         return self.vectors(users.rows)
-
-
-class UserFeatures(nnx.Module):
-    """f(u) = hidden layers and a dense one over the user's features."""
-
-    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        self.layers = _layers(data.user_features, config, rngs)
-
-    def __call__(self, users: Users) -> jax.Array:
-        """Return float32[U, D]."""
-        return self.layers(users.features)
-
-
-class UserTableAndFeatures(UserFeatures):
-    """f(u) = row u of a table, which begins at 0, plus the layers over the user's features.
-
-    So a user without training links has the vector of her features.
-    """
-
-    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        super().__init__(config, data, rngs=rngs)
-        self.vectors = _table_of_zeros(data.users, config.dimension, rngs)
-
-    def __call__(self, users: Users) -> jax.Array:
-        """Return float32[U, D]."""
-        return super().__call__(users) + self.vectors(users.rows)
 
 
 class UserHistory(nnx.Module):

@@ -70,7 +70,7 @@ def describe(
     if manifest["statistics"]["training_links"]:
         users, items = dataset.graph.user_degrees, dataset.graph.item_degrees
     used = next(config for config in configs.values() if isinstance(config, RunConfig))
-    files, features = manifest.get("files", {}), (dataset.user_features, dataset.item_features)
+    files, features = manifest.get("files", {}), dataset.item_features
     return {
         "name": dataset.name,
         "source": str(manifest.get("source", dataset.name)),
@@ -88,11 +88,9 @@ def describe(
             "users_without_training_links": int((users == 0).sum()),
             "users_without_test_items": dataset.n_users - len(np.unique(dataset.links("test")[0])),
         },
-        "features": {
-            kind: {"columns": table.shape[1], "constant": int((~table.any(axis=0)).sum())}
-            for kind, table in zip(("users", "items"), features, strict=True)
-            if table is not None
-        },
+        "item_features": None
+        if features is None
+        else {"columns": features.shape[1], "constant": int((~features.any(axis=0)).sum())},
         "derived_features": {
             name: {"columns": fact["columns"], "seconds": fact["seconds"]}
             for name, fact in manifest.get("derived_features", {}).items()

@@ -124,7 +124,7 @@ def _require_room(config: RunConfig, dataset: Dataset) -> None:
         width = 0 if features is None else features.shape[1]
         histories = dataset.graph.n_links + dataset.n_users * (1 + width) + 1
     needed = bytes_of(shapes) + bytes_of(gradient) + np.dtype(np.int32).itemsize * histories
-    content = dataset.tokens_IxL, dataset.lengths, dataset.user_features, dataset.item_features
+    content = dataset.tokens_IxL, dataset.lengths, dataset.item_features
     needed += sum(array.nbytes for array in content if array is not None)
     device = jax.local_devices()[0]
     available = (device.memory_stats() or {}).get("bytes_limit", memory_limit())

@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from tables_of import ITEMS, LINKS, Row, as_csv, as_jsonl, as_parquet, ids_of, prepare
 
-from ncfbench.data import store
 from ncfbench.data.features import standardise
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 
 VALUES = {100: [1.0, -2.0, 5.0], 5: [3.0, 0.5, 5.0], 30: [2.0, 7.0, 5.0], 8: [9.0, 9.0, 5.0]}
 """By item, in the order of the items' file. The last one is the same for all."""
-OF_USERS = {7: [1.0, 2.0], 9: [3.0, 1.0], 10: [0.0, 0.0]}
 
 
 def lists(values: dict[int, list[float]], key: str) -> list[dict[str, Any]]:
@@ -69,7 +67,6 @@ def test_every_form_gives_the_same_features(tmp_path: Path, form: str) -> None:
     np.testing.assert_allclose(dataset.item_features, expected(dataset), atol=1e-6)
     assert any("1 of 3 features of the items are the same" in line for line in said)
     assert dataset.manifest["statistics"]["item_features"] == 3
-    assert dataset.user_features is None
 
 
 def test_features_are_part_of_the_fingerprint(tmp_path: Path) -> None:
@@ -93,23 +90,6 @@ def test_items_may_have_no_text(tmp_path: Path) -> None:
         prepare(tmp_path, LINKS, items)
 
 
-def test_cold_users_have_no_training_link(tmp_path: Path) -> None:
-    path = as_parquet(tmp_path / "users.parquet", lists(OF_USERS, "userId"))
-    whole, _ = prepare(tmp_path, user_features=path)
-    dataset, said = prepare(tmp_path, user_features=path, cold_user_fraction=0.3)
-    assert dataset.user_features is not None
-    (cold,) = np.flatnonzero(~dataset.has_links & whole.has_links)
-    users, items = whole.links("train")
-    stays = users != cold
-    np.testing.assert_array_equal(dataset.links("train"), (users[stays], items[stays]))
-    np.testing.assert_array_equal(dataset.links("test"), whole.links("test"))
-    assert any("Links of cold users" in line for line in said)
-    again = store.load(tmp_path / "data", "x")
-    np.testing.assert_array_equal(again.user_features, dataset.user_features)
-    with pytest.raises(UsageError, match=r"--cold-user-fraction 0\.99 leaves no training link"):
-        prepare(tmp_path, user_features=path, cold_user_fraction=0.99)
-
-
 WRONG: list[tuple[list[dict[str, Any]], str]] = [
     (lists(VALUES, "movieId")[:-1], "no features of 1 of 3 items, for example of '100'"),
     ([{"movieId": 8, "vector": [1.0]}, {"movieId": 5, "vector": [1.0, 2.0]}], "row 2: .*2 numbers"),
@@ -122,8 +102,6 @@ WRONG: list[tuple[list[dict[str, Any]], str]] = [
         [{"movieId": 8, "vector": [1.0, 2.0]}, {"movieId": 5, "vector": [1.0, -1e39]}],
         r"row 2: vector -1e\+39 is too large for float32 \(3\.4e38\)",
     ),
-    (lists(OF_USERS | {9: [1.0, float("nan")]}, "userId"), "row 2: vector 'nan' is not a number"),
-    (columns(OF_USERS | {7: [1.0, 1e39]}, "userId"), r"row 3: x1 1e\+39 is too large"),
     (
         lists(VALUES | {100: [3e38, 1.0, 1.0]}, "movieId"),
         "f.parquet: item '100' has a feature that is",
@@ -137,9 +115,8 @@ def test_a_wrong_table_is_refused_by_row(
 ) -> None:
     """The held-out item 100 is far from those of training."""
     path = as_parquet(tmp_path / "f.parquet", rows)
-    kind = "user_features" if "userId" in rows[0] else "item_features"
     with pytest.raises(DataError, match=words):
-        prepare(tmp_path, **{kind: path})
+        prepare(tmp_path, item_features=path)
 
 
 def test_of_repeated_rows_the_first_counts(tmp_path: Path) -> None:
@@ -174,8 +151,6 @@ def test_a_wrong_array_is_refused(tmp_path: Path) -> None:
 def test_impossible_options_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", np.ones((3, 2)))
     for options, words in (
-        ({"user_features": tmp_path / "f.npy"}, "does not say which user"),
-        ({"cold_user_fraction": 0.1}, "needs --user-features"),
         ({"item_features": tmp_path / "f.npy", "feature_columns": ("a",)}, "exclude each other"),
         ({"feature_columns": ("titel",)}, "did you mean 'title'"),
     ):

@@ -141,7 +141,6 @@ def test_impossible_options(source: str, options: dict[str, Any], message: str) 
         ({"seed": "30"}, 30),
         ({"test_fraction": np.float64(0.25)}, 0.25),
         ({"test_fraction": 20}, "at least 0 and below 1"),
-        ({"cold_user_fraction": 5}, "at least 0 and below 1"),
         ({"users": True}, "users = True is not a whole number"),
         ({"users": 2.5}, "users = 2.5 is not a whole number"),
         ({"seed": float("nan")}, "seed = nan is not a whole number"),

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from devices import train
 from flax import nnx
 from processes import SMALL
 from trial import Trial
 
 from ncfbench.config import complete
-from ncfbench.data import prepare
 from ncfbench.data.store import Dataset
 from ncfbench.data.text import Vocabulary
 from ncfbench.errors import UsageError
@@ -26,8 +23,6 @@ from ncfbench.training.step import Trainer
 MODELS = (
     {"encoder": "mlp", "mlp_units": 5, "mlp_layers": 2},
     {"encoder": "cnn"},
-    {"encoder": "mlp", "user_tower": "features", "user_units": 4},
-    {"encoder": "mf", "user_tower": "table-features", "user_units": 4},
 )
 
 
@@ -42,29 +37,21 @@ def layers(parameters: Any, features: np.ndarray) -> np.ndarray:
 
 
 def test_vectors_by_definition(featured: Dataset) -> None:
-    """An MLP of features; beside a text a linear map; beside a user's own vector an MLP."""
+    """An MLP of features; beside a text a linear map."""
     nodes = np.arange(featured.n_items, dtype=np.int32)
     for more in MODELS:
         trial = Trial(featured, SMALL | more)
         parameters = jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1, trial.parameters)
         config, embedder = trial.config, trial.embedder
-        items, users = embedder.items(parameters, nodes), embedder.users(parameters).raw
-        of_items, of_users = parameters["encoder"], parameters["user_tower"]
+        items, of_items = embedder.items(parameters, nodes), parameters["encoder"]
         if config.encoder == "mlp":
             expected = layers(of_items["layers"], featured.item_features)
-        elif config.encoder == "cnn":
+        else:
             silent = jax.tree.map(np.copy, parameters)
             silent["encoder"]["layer"] = jax.tree.map(np.zeros_like, of_items["layer"])
             without = embedder.items(silent, nodes)
             expected = without + layers(of_items["layer"], featured.item_features)
-        else:
-            expected = np.asarray(of_items["vectors"]["embedding"])
         np.testing.assert_allclose(items, expected, rtol=1e-4, atol=1e-5)
-        if "features" in config.user_tower:
-            expected = layers(of_users["layers"], featured.user_features)
-            if config.user_tower == "table-features":
-                expected = expected + np.asarray(of_users["vectors"]["embedding"])
-            np.testing.assert_allclose(users, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_dropped_features_are_zero_and_the_others_larger(featured: Dataset) -> None:
@@ -97,30 +84,9 @@ def test_dropped_features_are_zero_and_the_others_larger(featured: Dataset) -> N
         assert len(seen) > 4, "other features in other iterations and items"
 
 
-@pytest.mark.long
-def test_features_teach_cold_items_and_cold_users(tiny_options: Any, tmp_path: Path) -> None:
-    """Better than chance for users whom training never saw; and recall for them stands apart."""
-    options = replace(tiny_options, items=1000, links=3000, item_features=16, user_features=16)
-    options = replace(options, cold_user_fraction=0.2)
-    prepare("synthetic", options, tmp_path / "data", "tiny", say=lambda text: None)
-    settings = {"encoder": "mlp", "user_tower": "features", "epochs": 6, "loss": "mse"}
-    settings |= {"learning_rate": 0.005}
-    record = train(tmp_path / "data", tmp_path, **settings)
-    last = record.curve[-1]
-    chance = last["test_recall_at_50_chance"]
-    assert last["test_recall_at_50"] > 1.4 * chance
-    assert last["test_recall_at_50_cold_users"] > 1.4 * chance
-    assert last["test_recall_at_50_cold_users_error"] > 0
-    assert last["test_cold_users"] > 0
-
-
 def test_missing_content_is_refused(tiny: Dataset, featured: Dataset) -> None:
-    for more, words in (
-        ({"encoder": "mlp"}, "reads dense features of items, and tiny has none"),
-        ({"user_tower": "features"}, "reads dense features of users, and tiny has none"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            Trainer.create(complete(SMALL | {"dataset": "tiny"} | more), tiny)
+    with pytest.raises(UsageError, match="reads dense features of items, and tiny has none"):
+        Trainer.create(complete(SMALL | {"dataset": "tiny", "encoder": "mlp"}), tiny)
     silent = replace(featured, vocabulary=Vocabulary((), ()))
     with pytest.raises(UsageError, match="reads texts, and tiny has none"):
         Trainer.create(complete(SMALL | {"dataset": "tiny", "encoder": "cnn"}), silent)

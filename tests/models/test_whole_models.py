@@ -27,11 +27,11 @@ from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Checkpoints
 
 MODELS: dict[str, dict[str, Any]] = {
-    "bow": {"user_tower": "features", "sampler": "neg", "loss": "hinge"},
-    "cnn": {"user_tower": "table-features"},
+    "bow": {"sampler": "neg", "loss": "hinge"},
+    "cnn": {},
     "lstm": {},
-    "mf": {"user_tower": "features"},
-    "gru": {"user_tower": "features"},
+    "mf": {},
+    "gru": {},
     "transformer": {},
     "mlp": {"user_tower": "history"},
     "bert": {"checkpoint": CHECKPOINT_DIGEST},

@@ -104,7 +104,6 @@ def content(*, named: bool = True) -> Content:
         if named
         else None,
         removed={"duplicate_links": 4, "unknown_items": 0},
-        user_features=np.ones((5, 2), np.float32),
         item_features=np.array([[0, 0, 1], [0, 2, 0]] * 3, np.float32),
     )
 
@@ -217,8 +216,7 @@ def test_the_page_fits_its_window_and_says_everything(hand: store.Dataset, width
         "a.dat (verified), b",
         "4 users without test items",
         "caution Test items: 1, at most 50, so recall@50 is 1 for every model.",
-        "features of users 2 columns, standardised over the users with training links; constant",
-        "of items 3 columns, standardised over the training items; constant, so set to 0: 1",
+        "features of items 3 columns, standardised over the training items; constant, so set to",
         "[bold]B01",
         "B00?[31m",
         "4 users, 7 links: min 1, median 1.5, mean 1.8, max 3",
@@ -243,9 +241,9 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads(result.stdout)
     given = {"batch_size": 4, "stratum_size": 2, "seed": 3, "negatives": 1}
     assert found["batch_settings"].items() >= given.items()
-    assert found["features"]["items"] == {"columns": 3, "constant": 1}
+    assert found["item_features"] == {"columns": 3, "constant": 1}
     assert found["fingerprint"] == store.load(folder, "hand").fingerprint
-    page = "batch_size = 512 is larger than the 7 training links", "features of users 2 columns"
+    page = "batch_size = 512 is larger than the 7 training links", "features of items 3 columns"
     check(run("hand"), 0, *page)
     check(run("nowhere"), 3, "ncfbench prepare SOURCE --name nowhere")
     check(run("hand --batch-size 0"), 2, "batch_size = 0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,7 +41,7 @@ from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import Column, Table, read_table
 from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.data.values import moment, numbers, rounded, texts, times
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError
 
 
 def plan(
@@ -59,7 +59,7 @@ def plan(
         for role in roles
         if (name := getattr(chosen, f"{role}_column"))
     }
-    features = dict(_features(options, items, columns["user"].name, columns["id"].name, read))
+    features = _features(options, items, columns["id"].name, read)
     for line in describe(options, chosen, links, items, features):
         say(line)
     files = {
@@ -75,26 +75,18 @@ def plan(
 
 
 def _features(
-    options: Options, items: Table, user: str, id_: str, read: Callable[[Path], Table]
-) -> Iterator[tuple[str, Features]]:
-    """Yield the features of users and of items, where there are any."""
-    if path := options.user_features:
-        if path.suffix == ".npy":
-            raise UsageError(
-                f"--user-features {path}: an array does not say which user a row belongs to. Give"
-                f" a table with a column {user}, such as Parquet with a list in each row."
-            )
-        table = read(path)
-        yield "user", Features.of_table(table, "user", choose_id("user", table, same=user))
+    options: Options, items: Table, id_: str, read: Callable[[Path], Table]
+) -> Features | None:
+    """Return the features of items, where there are any."""
     if options.feature_columns:
         names = [named(name, items, "--feature-columns") for name in options.feature_columns]
-        yield "item", Features.of_table(items, "item", id_, names)
-    elif path := options.item_features:
-        if path.suffix == ".npy":
-            yield "item", Features.of_array(path, len(items[id_].values))
-        else:
-            table = read(path)
-            yield "item", Features.of_table(table, "item", choose_id("item", table, same=id_))
+        return Features.of_table(items, id_, names)
+    if (path := options.item_features) is None:
+        return None
+    if path.suffix == ".npy":
+        return Features.of_array(path, len(items[id_].values))
+    table = read(path)
+    return Features.of_table(table, choose_id("item", table, same=id_))
 
 
 LEFT_OUT = {
@@ -107,7 +99,6 @@ LEFT_OUT = {
     "rare_users": "Warning: left out, users {few_users}",
     "rare_items": "Warning: left out, items {few_items}",
     "duplicate_links": "Warning: left out, links of {links} that are given again",
-    "links_of_cold_users": "Links of cold users that are not trained on",
 }
 """Messages about things that are left out, by the reason."""
 
@@ -131,7 +122,7 @@ def _read_content(
     options: Options,
     columns: Mapping[str, Column],
     table: Table,
-    features: Mapping[str, Features],
+    features: Features | None,
     say: Callable[[str], None],
     is_time_named: bool,
 ) -> Content:
@@ -143,10 +134,10 @@ def _read_content(
     few = ("without a link" if few <= 1 else f"of fewer than {few} links" for few in least)
     words = {"links": options.links.name, "items": options.items.name, "id": columns["id"].name}
     removed = Removed(say, words | dict(zip(("few_users", "few_items"), few, strict=True)))
-    users, *user_feature_ids = _read_ids(features.get("user"), say, columns["user"])
-    ends, items, *item_feature_ids = _read_ids(
-        features.get("item"), say, columns["item"], columns["id"]
-    )
+    (users,) = unify([encode(columns["user"])], say)
+    of_features = [features.ids] if features and features.ids else []
+    matched = (columns["item"], columns["id"], *of_features)
+    ends, items, *feature_ids = unify([encode(column) for column in matched], say)
     users = users.in_natural_order()
     n_rows, n_present = len(items.codes), int(np.sum(items.codes >= 0))
     if not n_present:
@@ -178,23 +169,13 @@ def _read_content(
         links,
         (len(user_ids), len(item_ids)),
         split=_split_numbers(columns["split"])[rows] if options.split_column else None,
-        cold_user_fraction=options.cold_user_fraction,
-        keeps_new_users="user" in features,
     )
     for reason, count in held_out.removed.items():
         removed.add(reason, count)
-    is_trained = held_out.split == 0
-    of_link = held_out.held_out
-    of_link = held_out.split[held_out.items] if of_link is None else of_link
-    has_links = np.bincount(held_out.users[of_link == 0], minlength=len(user_ids)) > 0
-    standardised = {}
-    for what, ids, at, fitted in (
-        ("user", user_ids, user_feature_ids, has_links),
-        ("item", item_ids, item_feature_ids, is_trained),
-    ):
-        if dense := features.get(what):
-            own = at[0] if at else rows
-            standardised[what] = dense.standardised(own, ids, fitted, say)
+    item_features = None
+    if features is not None:
+        at = feature_ids[0] if feature_ids else rows
+        item_features = features.standardised(at, item_ids, held_out.split == 0, say)
     texts_, vocabulary = _read_texts(options, table, rows, say)
     return Content(
         n_users=len(user_ids),
@@ -202,16 +183,9 @@ def _read_content(
         vocabulary=vocabulary,
         user_ids=user_ids,
         item_ids=item_ids,
-        user_features=standardised.get("user"),
-        item_features=standardised.get("item"),
+        item_features=item_features,
         **held_out._replace(removed=removed.counts)._asdict(),
     )
-
-
-def _read_ids(features: Features | None, say: Callable[[str], None], *columns: Column) -> list[Ids]:
-    """Return columns that name the same things as ids; the last is that of features, if any."""
-    of_features = [features.ids] if features and features.ids else []
-    return unify([encode(column) for column in (*columns, *of_features)], say)
 
 
 def _read_links(

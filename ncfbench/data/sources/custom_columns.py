@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any
 from unicodedata import category
 
@@ -234,7 +233,7 @@ def _visible(name: str) -> str:
 
 
 def describe(
-    options: Options, chosen: Options, links: Table, items: Table, features: Mapping[str, Features]
+    options: Options, chosen: Options, links: Table, items: Table, features: Features | None
 ) -> Iterator[str]:
     """Yield what was chosen of each file, what is not used, and warnings, a line each."""
     ratings = ", every row a link"
@@ -254,7 +253,8 @@ def describe(
         f"Items: {items.path.name} ({items.summary}): id {chosen.id_column}, {text}."
         f" Held out: {held_out}."
     )
-    yield from (f"Features of {what}s: {dense.summary}." for what, dense in features.items())
+    if features is not None:
+        yield f"Features of items: {features.summary}."
     of_links = {getattr(chosen, f"{role}_column") for role in OF_LINKS}
     of_links.update((chosen.time_column or "").split(","))
     of_items = {getattr(chosen, f"{role}_column") for role in OF_ITEMS}
@@ -269,7 +269,7 @@ def describe(
             f" values than {', '.join(SPLITS)}. --split-column {split} names the first such row."
         )
     warnings = [*links.warnings, *items.warnings]
-    yield from dict.fromkeys(chain(warnings, *(dense.warnings for dense in features.values())))
+    yield from dict.fromkeys([*warnings, *(features.warnings if features else ())])
     if options.rating_threshold is None:
         yield from _marks(links, [name for name in links.names if name not in of_links])
 

@@ -73,20 +73,6 @@ class Options(TextOptions, TimedOptions):
     feature_columns: tuple[str, ...] = _dense(
         (), "Or columns of --items that hold such numbers, separated by commas.", omits_default=True
     )
-    user_features: Path | None = option(
-        None,
-        "Numbers that describe each user: a table with the users' ids.",
-        panel=DENSE,
-        is_stored=False,
-    )
-    cold_user_fraction: float = _dense(
-        0.0,
-        "Share of the users held out: none of their links is trained on, and recall for them"
-        " stands by itself. It needs --user-features.",
-        at_least=0,
-        below=1,
-        omits_default=True,
-    )
     rating_threshold: float | None = _of_split(
         None,
         "A row is a link if its rating is this or more (implicit feedback).",
@@ -129,11 +115,6 @@ class Options(TextOptions, TimedOptions):
             if getattr(self, one) and getattr(self, two):
                 flags = " and ".join(f"--{name.replace('_', '-')}" for name in (one, two))
                 raise UsageError(f"{flags} exclude each other: {why}.")
-        if self.cold_user_fraction and not self.user_features:
-            raise UsageError(
-                "--cold-user-fraction needs --user-features: of a user without links nothing else"
-                " is known."
-            )
 
     def stored(self) -> dict[str, Any]:
         """Return the options that decide the content; what is held out by the names that the oldest
@@ -148,7 +129,7 @@ class Options(TextOptions, TimedOptions):
 
     def files(self) -> dict[str, Path]:
         """Return the user's files by the names of their options."""
-        names = ("links", "items", "item_features", "user_features")
+        names = ("links", "items", "item_features")
         return {name: path for name in names if (path := getattr(self, name)) is not None}
 
     def arguments(self) -> list[str]:

@@ -37,11 +37,6 @@ def _size(default: int, help_: str) -> Any:
     return option(default, help_, at_least=1, at_most=MAX_LINKS)
 
 
-def _features_of(side: str, topics: str) -> Any:
-    help_ = f"Dense features of {side}, which tell {topics} with noise."
-    return option(0, help_, at_least=0, at_most=MAX_FEATURES, omits_default=True)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Options(SplitOptions):
     """Sizes and seeds of a synthetic data set."""
@@ -53,13 +48,11 @@ class Options(SplitOptions):
     vocabulary_size: int = _size(1000, "Different words.")
     min_words: int = _size(6, "Words of the shortest text.")
     max_length: int = _size(24, "Words of the longest text.")
-    item_features: int = _features_of("an item", "its topic")
-    user_features: int = _features_of("a user", "the topics")
-    cold_user_fraction: float = option(
-        0.0,
-        "Share of the users held out: none of their links is trained on.",
+    item_features: int = option(
+        0,
+        "Dense features of an item, which tell its topic with noise.",
         at_least=0,
-        below=1,
+        at_most=MAX_FEATURES,
         omits_default=True,
     )
     seed: int = option(0, "Seed of everything but the choice of what is held out.", at_least=0)
@@ -73,8 +66,6 @@ class Options(SplitOptions):
             )
         if self.topics > min(self.items, self.vocabulary_size):
             raise UsageError(f"topics = {self.topics}: more than the items or the words.")
-        if self.cold_user_fraction and not self.user_features:
-            raise UsageError("--cold-user-fraction needs --user-features, such as 16.")
         if self.min_words > self.max_length:
             raise UsageError(
                 f"min_words = {self.min_words} is above max_length = {self.max_length}."
@@ -84,9 +75,12 @@ class Options(SplitOptions):
     def memory_bytes(self) -> int:
         """About the most memory that making the data set takes."""
         words = self.items * (self.min_words + self.max_length) // 2
-        features = self.users * self.user_features + self.items * self.item_features
         nodes = 40 * (self.users + self.items) + 200 * self.vocabulary_size
-        return nodes + max(100 * self.links, 8 * self.links + 45 * words) + 12 * features
+        return (
+            nodes
+            + max(100 * self.links, 8 * self.links + 45 * words)
+            + 12 * self.items * self.item_features
+        )
 
 
 def plan(
@@ -111,23 +105,19 @@ def make(options: Options) -> Content:
     popularity = _heavy_tail(rng, options.items)
     # Ids must not reveal the topic.
     rename = rng.permutation(options.items).astype(np.int32)
-    users, items, topics_of_user = _links(options, streams, topic_of_item, popularity, rename)
+    users, items = _links(options, streams, topic_of_item, popularity, rename)
     topic_of_item = topic_of_item[np.argsort(rename)]
     texts, vocabulary = _texts(options, streams, topic_of_item)
     held_out = hold_out(
         options,
         Links(users, items),
         (options.users, options.items),
-        cold_user_fraction=options.cold_user_fraction,
-        keeps_new_users=bool(options.user_features),
     )
-    rng = streams.generator("features")
     return Content(
         n_users=options.users,
         texts=texts,
         vocabulary=vocabulary,
-        user_features=_features(options, rng, options.user_features, topics_of_user),
-        item_features=_features(options, rng, options.item_features, topic_of_item[:, None]),
+        item_features=_features(options, streams, topic_of_item),
         **held_out._asdict(),
     )
 
@@ -150,9 +140,9 @@ def _links(
     topic_of_item: NDArray[np.int64],
     popularity: NDArray[np.float64],
     rename: Int32,
-) -> tuple[Int32, Int32, Int32]:
-    """Draw exactly ``options.links`` distinct links, sorted by user and item, and each user's
-    topics; item i of the sorted topics gets the id ``rename[i]``.
+) -> tuple[Int32, Int32]:
+    """Draw exactly ``options.links`` distinct links, sorted by user and item; item i of the
+    sorted topics gets the id ``rename[i]``.
     """
     rng = streams.generator("links")
     activity = _heavy_tail(rng, options.users)
@@ -181,7 +171,7 @@ def _links(
         keys = np.unique(np.concatenate([keys, *drawn]))
     surplus = rng.choice(len(keys), len(keys) - options.links, replace=False)
     users, items = np.divmod(np.delete(keys, surplus), options.items)
-    return users.astype(np.int32), items.astype(np.int32), topics_of_user
+    return users.astype(np.int32), items.astype(np.int32)
 
 
 def _texts(
@@ -206,14 +196,12 @@ def _texts(
     return Texts(ids[words], lengths.astype(np.int32)), vocabulary
 
 
-def _features(
-    options: Options, rng: np.random.Generator, width: int, topics: NDArray[np.integer]
-) -> Float32 | None:
-    """Return float32[n, F]: the mean of a centre for each topic of a row, and some noise."""
-    if not width:
+def _features(options: Options, streams: Streams, topics: NDArray[np.integer]) -> Float32 | None:
+    """Return float32[items, F]: the centre of each item's topic, and some noise."""
+    if not (width := options.item_features):
         return None
+    rng = streams.generator("features")
     centres = rng.standard_normal((options.topics, width), np.float32)
     features = FEATURE_NOISE * rng.standard_normal((len(topics), width), np.float32)
-    for column in topics.T:
-        features += centres[column] / topics.shape[1]
+    features += centres[topics]
     return standardise(features, np.ones(len(features), bool))[0]

@@ -23,8 +23,6 @@ class DataFacts(NamedTuple):
     items: int
     words: int
     """Words of the vocabulary; token ids are 1..words."""
-    user_features: int = 0
-    """Dense features of a user."""
     item_features: int = 0
     """Dense features of an item."""
     folder: Path | None = None
@@ -33,13 +31,12 @@ class DataFacts(NamedTuple):
     @classmethod
     def of(cls, dataset: Dataset) -> DataFacts:
         """Return the facts of a data set."""
-        users, items = dataset.user_features, dataset.item_features
+        features = dataset.item_features
         return cls(
             dataset.n_users,
             dataset.n_items,
             dataset.n_words,
-            0 if users is None else users.shape[1],
-            0 if items is None else items.shape[1],
+            0 if features is None else features.shape[1],
             dataset.folder,
         )
 

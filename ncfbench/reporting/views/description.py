@@ -20,8 +20,6 @@ MISSING = {
     "users_without_training_links": "users without training links",
     "users_without_test_items": "users without test {}",
 }
-FITTED = {"users": "users with training links", "items": "training items"}
-"""Rows over which dense features are standardised."""
 
 
 def description_tables(found: Row) -> list[Table]:
@@ -59,13 +57,10 @@ def _origin(found: Row) -> list[tuple[str, str]]:
             for name, file in found["files"].items()
         ]
         facts.append(("files", ", ".join(names)))
-    for kind, features in found["features"].items():
+    if features := found["item_features"]:
         columns, constant = features["columns"], features["constant"]
-        text = (
-            f"{columns:,} columns, standardised over the {FITTED[kind]}; constant, so set to 0:"
-            f" {constant:,}"
-        )
-        facts.append((f"features of {kind}", text))
+        text = f"{columns:,} columns, standardised over the training items; constant, so set to 0:"
+        facts.append(("features of items", f"{text} {constant:,}"))
     for name, derived in found["derived_features"].items():
         columns, seconds = derived["columns"], derived["seconds"]
         text = f"{columns:,} of the items' columns, in {seconds:.1f} s"
