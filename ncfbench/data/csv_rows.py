@@ -25,21 +25,12 @@ class CsvRows:
     """The content of a CSV file, in UTF-8; its first line is a header.
 
     Args:
-        delimiter: the one that was asked for. Where it is None or gives a single column, as one
-            that is meant for another file, the one that gives most columns is taken.
-        usual: the delimiter preferred among several.
-        quotes: whether quotation marks enclose fields.
+        usual: the delimiter preferred among those that give as many columns.
     """
 
-    def __init__(
-        self, path: Path, content: bytes, delimiter: str | None, usual: str, *, quotes: bool
-    ) -> None:
-        headers = {
-            mark: _header(content, mark, quotes)
-            for mark in (delimiter or usual, usual, *DELIMITERS)
-        }
-        if delimiter is None or len(headers[delimiter][0]) == 1:
-            delimiter = max(headers, key=lambda mark: len(headers[mark][0]))
+    def __init__(self, path: Path, content: bytes, usual: str) -> None:
+        headers = {mark: _header(content, mark) for mark in (usual, *DELIMITERS)}
+        delimiter = max(headers, key=lambda mark: len(headers[mark][0]))
         names, lines = headers[delimiter]
         if len(names) == 1 and "::" in names[0]:
             raise DataError(
@@ -48,16 +39,16 @@ class CsvRows:
             )
         if not names:
             raise DataError(
-                f"{path}, line 1: no header. The first line must name the columns. If it has"
-                " quotation marks that are text, add --no-quotes; else close each that opens."
+                f"{path}, line 1: no header. The first line must name the columns. Close each"
+                " quotation mark that opens in it."
             )
         self.path, self.delimiter = path, delimiter
-        self.separators = DELIMITERS.get(delimiter, delimiter)
+        self.separators = DELIMITERS[delimiter]
         self.names = tuple(re.sub(r"\s*[\r\n]\s*", " ", name.strip()) for name in names)
         self.warnings: list[str] = []
         self._content, self._start = content, sum(len(line.encode()) for line in lines)
         self._first = 1 + len(lines)
-        self._quotes = quotes and content.find(b'"', self._start) >= 0
+        self._quotes = content.find(b'"', self._start) >= 0
         self.column = self._read().column
 
     def _read(self) -> pa.Table:
@@ -106,7 +97,7 @@ class CsvRows:
             self.warnings.append(
                 f"Warning: {self.path.name}, line {odd[0]}{more}: a text in quotation marks has"
                 " lines that look like rows. They are read as text; if they are rows, correct the"
-                " marks around them, or add --no-quotes if marks are never around a text."
+                " marks around them."
             )
 
     def _are_rows(self, lines: list[str]) -> bool:
@@ -128,7 +119,7 @@ class CsvRows:
         number = self._first
         try:
             taken = _noted(self._content, self._start, lines)
-            for row in _reader(taken, self.delimiter, self._quotes):
+            for row in _reader(taken, self.delimiter):
                 if row:
                     yield number, row, lines
                 number += len(lines)
@@ -138,17 +129,17 @@ class CsvRows:
             if "expected after" in str(error):
                 fault[str(error)] = "text stands after a closing quotation mark"
             raise DataError(
-                f"{self.path}, line {number}: {fault.get(str(error), reason(error))}. If quotation"
-                " marks are text, add --no-quotes; else close the one that opens in this row, and"
-                " double those within. Or is the file cut off?"
+                f"{self.path}, line {number}: {fault.get(str(error), reason(error))}. Close the"
+                " one that opens in this row, and double those that are text within it. Or is the"
+                " file cut off?"
             ) from error
 
 
-def _header(content: bytes, delimiter: str, quotes: bool) -> tuple[list[str], list[str]]:
+def _header(content: bytes, delimiter: str) -> tuple[list[str], list[str]]:
     """Return the fields of the first row, and the lines that it takes; none if it is malformed."""
     lines: list[str] = []
     try:
-        return next(_reader(_noted(content, 0, lines), delimiter, quotes)), lines
+        return next(_reader(_noted(content, 0, lines), delimiter)), lines
     except csv.Error:
         return [], lines
 
@@ -162,9 +153,7 @@ def _noted(content: bytes, start: int, lines: list[str]) -> Iterator[str]:
         yield line
 
 
-def _reader(lines: Iterable[str], delimiter: str, quotes: bool) -> Iterator[list[str]]:
+def _reader(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
     """Return Python's reader of CSV, which refuses what is malformed."""
     csv.field_size_limit(MOST_BYTES)
-    if quotes:
-        return csv.reader(lines, delimiter=delimiter, strict=True)
-    return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    return csv.reader(lines, delimiter=delimiter, strict=True)

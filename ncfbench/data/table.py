@@ -21,13 +21,11 @@ import pyarrow.parquet as pq
 from ncfbench.data.csv_rows import CsvRows
 from ncfbench.data.files import parquet_files, visible_files
 from ncfbench.data.json_lines import JsonLines
-from ncfbench.errors import DataError, UsageError, reason
+from ncfbench.errors import DataError, reason
 
 _DAMAGED = (pa.ArrowException, OSError, EOFError, MemoryError)
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 """Compressions by the suffixes that mean them."""
-_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-"""Encodings by their byte order marks."""
 _CSV, _JSON = (".csv", ".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
 _SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 _MARKUP = re.compile(
@@ -88,31 +86,12 @@ class Column:
         raise DataError(f"{self.table.path}, {self.table.locate(row)}: {self.name} {why}")
 
 
-def read_table(
-    path: Path, *, delimiter: str | None = None, quotes: bool = True, encoding: str | None = None
-) -> Table:
-    """Read a file, or a folder of Parquet files.
-
-    Args:
-        delimiter, quotes: of CSV files; a delimiter of None is found.
-        encoding: of text files without a byte order mark; by default UTF-8, where no option names
-            another.
+def read_table(path: Path) -> Table:
+    """Read a file, or a folder of Parquet files; text is UTF-8.
 
     Raises:
         DataError: the file is missing, empty, damaged, or of no known format.
-        UsageError: an unknown encoding, or a delimiter that is not one character.
     """
-    if delimiter is not None and len(delimiter) != 1:
-        raise UsageError(
-            f"--delimiter {delimiter!r}: it must be one character; replace MovieLens's '::' by"
-            " commas first."
-        )
-    try:
-        "".encode(encoding or "utf-8")
-    except (LookupError, UnicodeError):
-        raise UsageError(
-            f"--encoding {encoding}: not an encoding that Python knows, such as utf-8 or latin-1."
-        ) from None
     warnings: list[str] = []
     if path.is_dir():
         parts = parquet_files(path)
@@ -125,7 +104,7 @@ def read_table(
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = _COMPRESSIONS.get("".join(suffixes[-1:]))
     suffix = "".join((suffixes[:-1] if compression else suffixes)[-1:])
-    content = _as_utf8(content, path, encoding)
+    content = _utf8(content, path)
     if _MARKUP.match(content):
         raise DataError(
             f"{path} is HTML or XML, not a table. If a spreadsheet wrote it, open it there, and"
@@ -136,7 +115,7 @@ def read_table(
         rows, summary = JsonLines(path, content), "JSON Lines"
     else:
         usual = "\t" if suffix in (".tsv", ".tab") else ","
-        rows = CsvRows(path, content, delimiter, usual, quotes=quotes)
+        rows = CsvRows(path, content, usual)
         summary = f"CSV, {rows.separators}"
         if rows.delimiter != usual:
             warnings.append(f"{path.name}: fields are separated by {rows.separators}.")
@@ -191,33 +170,27 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _as_utf8(content: bytes, path: Path, encoding: str | None) -> bytes:
-    """Return the content as UTF-8, without a byte order mark, which goes before the encoding that
-    was asked for.
-    """
-    marked = next((name for mark, name in _MARKS.items() if content.startswith(mark)), None)
-    codec, advice = marked or encoding or "utf-8", "It is damaged: get it again."
+def _utf8(content: bytes, path: Path) -> bytes:
+    """Return the content without a byte order mark; refuse what is not UTF-8."""
+    convert = f"iconv -f {{}} -t UTF-8 {path.name} > new"
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{path} is UTF-16. Convert it: {convert.format('UTF-16')}.")
     try:
-        text = content.decode(codec)
+        content.decode()
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        if encoding is not None:
-            advice = (
-                "Name the file's encoding: --encoding latin-1, for example; or, if it is"
-                f" compressed, its suffix: {', '.join(_COMPRESSIONS)}."
-            )
-        byte = content[error.start]
+        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
         raise DataError(
-            f"{path}, line {line}: byte 0x{byte:02x} is not valid {codec.upper()}. {advice}"
+            f"{path}, line {line}: byte 0x{byte:02x} is not valid UTF-8. Convert the file:"
+            f" {convert.format('LATIN1')}, for example; or, if it is compressed, name it by its"
+            f" suffix: {', '.join(_COMPRESSIONS)}."
         ) from error
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        if encoding is not None:
-            advice = "Name the file's encoding: --encoding utf-16-le, for example."
-        raise DataError(f"{path}, line {line}: a zero byte. {advice}")
-    text = text.removeprefix("\ufeff")
-    # The line ends of a file that has no others.
-    return (text if "\n" in text else text.replace("\r", "\n")).encode()
+    if (zero := content.find(b"\0")) >= 0:
+        line = content.count(b"\n", 0, zero) + 1
+        raise DataError(
+            f"{path}, line {line}: a zero byte. If the file is UTF-16, convert it:"
+            f" {convert.format('UTF-16LE')}."
+        )
+    return content.removeprefix(codecs.BOM_UTF8)
 
 
 def _parquet(path: Path, parts: Sequence[Path], warnings: Sequence[str]) -> Table:

@@ -64,15 +64,6 @@ def test_items_without_a_link_are_not_the_newest(tmp_path: Path) -> None:
     assert dataset.split.tolist() == [0, 0, 0, 0, 2, 2, 0, 0, 0, 0]
 
 
-def test_each_file_has_its_own_delimiter(tmp_path: Path) -> None:
-    one, _ = prepare(tmp_path, as_csv(tmp_path / "r.csv", LINKS, " "), delimiter=" ")
-    other, _ = prepare(tmp_path)
-    assert one.fingerprint == other.fingerprint
-    assert prepare_command("x", one.manifest).endswith(
-        "--links r.csv --items m.csv --delimiter ' '"
-    )
-
-
 def test_a_column_that_only_a_late_row_has(tmp_path: Path) -> None:
     links = as_jsonl(
         tmp_path / "r.jsonl",

@@ -231,8 +231,6 @@ def test_any_ids_and_texts_come_back(
         ({"user_column": "userid"}, UsageError, "did you mean 'userId'"),
         ({"text_columns": ("titel",)}, UsageError, "did you mean 'title'"),
         ({"rating_column": "stars"}, UsageError, "no such column"),
-        ({"delimiter": "::"}, UsageError, "one character"),
-        ({"encoding": "utf-99"}, UsageError, "not an encoding"),
         ({"user_column": "movieId"}, UsageError, "cannot be both user and item"),
         ({"min_user_links": 99}, DataError, "No link is left of .* with --min-user-links 99"),
         ({"min_count": 99}, DataError, "No word is left"),

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import SupportsInt
 
 import numpy as np
@@ -48,10 +47,7 @@ def plan(
     options: Options, *, say: Callable[[str], None], progress: Progress = nullcontext
 ) -> Preparation:
     """Read the files and choose their columns; see :class:`ncfbench.data.sources.SourceModule`."""
-    read = partial(
-        read_table, quotes=options.quotes, encoding=options.encoding, delimiter=options.delimiter
-    )
-    links, items = read(options.links), read(options.items)
+    links, items = read_table(options.links), read_table(options.items)
     chosen = with_columns(options, links, items)
     columns = {
         role: column_of(name, table)
@@ -59,7 +55,7 @@ def plan(
         for role in roles
         if (name := getattr(chosen, f"{role}_column"))
     }
-    features = _features(options, items, columns["id"].name, read)
+    features = _features(options, items, columns["id"].name)
     for line in describe(options, chosen, links, items, features):
         say(line)
     files = {
@@ -74,9 +70,7 @@ def plan(
     )
 
 
-def _features(
-    options: Options, items: Table, id_: str, read: Callable[[Path], Table]
-) -> Features | None:
+def _features(options: Options, items: Table, id_: str) -> Features | None:
     """Return the features of items, where there are any."""
     if options.feature_columns:
         names = [named(name, items, "--feature-columns") for name in options.feature_columns]
@@ -85,7 +79,7 @@ def _features(
         return None
     if path.suffix == ".npy":
         return Features.of_array(path, len(items[id_].values))
-    table = read(path)
+    table = read_table(path)
     return Features.of_table(table, choose_id("item", table, same=id_))
 
 

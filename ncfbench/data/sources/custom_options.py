@@ -16,7 +16,6 @@ _of_links = partial(option, panel="Columns of the links")
 _of_items = partial(option, panel="Columns of the items")
 _of_split = partial(option, panel="Links and items to keep")
 _dense = partial(option, panel=DENSE)
-_reading = partial(option, is_stored=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +92,6 @@ class Options(TextOptions, TimedOptions):
         at_least=1,
         omits_default=True,
     )
-    delimiter: str | None = _reading(
-        None, "Delimiter of the CSV files that have it.", shown="comma, tab, semicolon or bar"
-    )
-    quotes: bool = _reading(True, "Whether quotation marks enclose fields of CSV files.")
-    encoding: str = _reading("utf-8", "Encoding of text files, such as latin-1.")
     split_seed: int = option(
         0, "Seed of the choice of what is held out, and of --sample-users.", at_least=0
     )
@@ -133,10 +127,7 @@ class Options(TextOptions, TimedOptions):
         return {name: path for name in names if (path := getattr(self, name)) is not None}
 
     def arguments(self) -> list[str]:
-        """Return the words of a command that name the files and how they are read."""
+        """Return the words of a command that name the files and the tokenizer."""
         words: dict[str, Any] = {role: path.name for role, path in self.files().items()}
-        words["delimiter"] = self.delimiter
-        words["quotes"] = None if self.quotes else False
-        words["encoding"] = None if self.encoding == "utf-8" else self.encoding
         words["tokenizer"] = self.tokenizer.name if self.tokenizer else None
         return as_flags(words)
