@@ -56,14 +56,6 @@ def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
             )
 
 
-def test_items_without_a_link_are_not_the_newest(tmp_path: Path) -> None:
-    links = [{"user": n, "item": n, "time": n} for n in range(6)]
-    items = [{"id": n, "title": "w"} for n in range(10)]
-    options = {"hold_out": "newest-items", "time_column": "time"}
-    dataset, _ = prepare(tmp_path, links, items, min_item_links=0, test_fraction=0.2, **options)
-    assert dataset.split.tolist() == [0, 0, 0, 0, 2, 2, 0, 0, 0, 0]
-
-
 def test_a_column_that_only_a_late_row_has(tmp_path: Path) -> None:
     links = as_jsonl(
         tmp_path / "r.jsonl",

@@ -53,7 +53,7 @@ def test_every_format_gives_the_data_set_that_is_there(
     assert dataset.manifest["removed"] == {
         "links_to_unknown_items": 1,
         "unknown_items": 1,
-        "rare_items": 1,
+        "items_without_links": 1,
     }
     assert dataset.manifest["statistics"]["training_links"] < 5
 
@@ -225,14 +225,12 @@ def test_any_ids_and_texts_come_back(
         ({"hold_out": "last", "cut": "9"}, UsageError, "^--cut 9 needs --hold-out time"),
         ({"text_columns": ("a",), "tokens_column": "b"}, UsageError, "exclude each other"),
         ({"rating_threshold": float("nan")}, UsageError, "it must be finite"),
-        ({"min_user_links": -1}, UsageError, "min_user_links = -1"),
         ({"sample_users": 0}, UsageError, r"^sample_users = 0: it must be at least 1\.$"),
         ({"max_length": 0}, UsageError, "max_length = 0"),
         ({"user_column": "userid"}, UsageError, "did you mean 'userId'"),
         ({"text_columns": ("titel",)}, UsageError, "did you mean 'title'"),
         ({"rating_column": "stars"}, UsageError, "no such column"),
         ({"user_column": "movieId"}, UsageError, "cannot be both user and item"),
-        ({"min_user_links": 99}, DataError, "No link is left of .* with --min-user-links 99"),
         ({"min_count": 99}, DataError, "No word is left"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,28 +11,13 @@ from tables_of import ids_of, named_links, prepare
 
 from ncfbench.data.content import draw_users
 from ncfbench.data.sources import prepare_command
-from ncfbench.errors import DataError
 
-Pairs = set[tuple[int, int]]
 N_ITEMS = 7
-
-
-def frequent(pairs: Pairs, least_user: int, least_item: int) -> Pairs:
-    """Those left when users and items of fewer links are taken out, one kind after the other."""
-    while True:
-        users, items = (Counter(pair[end] for pair in pairs) for end in (0, 1))
-        left = {(u, v) for u, v in pairs if users[u] >= least_user and items[v] >= least_item}
-        if left == pairs:
-            return left
-        pairs = left
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, N_ITEMS - 1)), min_size=1, max_size=40),
-    st.integers(1, 3),
-    st.integers(0, 3),
     st.none() | st.integers(1, 7),
-    st.integers(0, 2**31),
 )
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50
@@ -41,35 +25,21 @@ def frequent(pairs: Pairs, least_user: int, least_item: int) -> Pairs:
 def test_a_sample_by_brute_force(
     tmp_path: Path,
     pairs: list[tuple[int, int]],
-    least_user: int,
-    least_item: int,
     size: int | None,
-    seed: int,
 ) -> None:
-    """Users are drawn after the filters, keep all links, and decide the items that stay. Without a
-    sample, all that the filters leave stay, and items whose links are frequent enough.
-    """
+    """Users that are drawn keep all links, and decide the items that stay."""
     links = [{"user": user, "item": item} for user, item in pairs]
     titles = [{"id": item, "title": f"t{item}"} for item in range(N_ITEMS)]
-    before = frequent(set(pairs), least_user, least_item)
-    options: dict[str, Any] = {"min_user_links": least_user, "min_item_links": least_item}
-    options |= {"sample_users": size, "split_seed": seed, "test_fraction": 0.0}
-    try:
-        dataset, said = prepare(tmp_path, links, titles, **options)
-    except DataError as error:
-        assert not before, error
-        return
-    present = {user for user, _ in before}
+    dataset, said = prepare(tmp_path, links, titles, sample_users=size, test_fraction=0.0)
+    present = {user for user, _ in pairs}
     users = set(map(int, ids_of(dataset.user_ids)))
     assert users <= present
     assert len(users) == min(size or 9, len(present))
-    left = {pair for pair in before if pair[0] in users}
+    left = {pair for pair in pairs if pair[0] in users}
     assert {(int(user), int(item)) for user, item in named_links(dataset)} == left
-    linked = {item for _, item in left}
-    kept_items = set(map(int, ids_of(dataset.item_ids)))
-    assert kept_items == (linked if least_item else set(range(N_ITEMS)))
+    assert set(map(int, ids_of(dataset.item_ids))) == {item for _, item in left}
     removed = dataset.manifest["removed"]
-    rows = ("links_of_rare", "links_of_users_not_drawn", "duplicate_links")
+    rows = ("links_of_users_not_drawn", "duplicate_links")
     assert len(left) + sum(removed.get(reason, 0) for reason in rows) == len(pairs)
     assert removed.get("users_not_drawn", 0) == len(present) - len(users)
     everybody = f"--sample-users {size}: there are {len(present)} users; all are kept."

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ncfbench.data.content import (
     SPLITS,
     Content,
-    distinct_links,
     renumbered,
 )
 from ncfbench.data.features import Features
@@ -89,9 +88,8 @@ LEFT_OUT = {
     "links_without_id": "Warning: left out, rows of {links} without a user or an item",
     "links_below_threshold": "Rows of {links} below the threshold, which are not links",
     "links_to_unknown_items": "Warning: left out, links to items that {items} does not have",
-    "links_of_rare": "Warning: left out, links of users or items that are left out",
-    "rare_users": "Warning: left out, users {few_users}",
-    "rare_items": "Warning: left out, items {few_items}",
+    "users_without_links": "Warning: left out, users without a link",
+    "items_without_links": "Warning: left out, items without a link",
     "duplicate_links": "Warning: left out, links of {links} that are given again",
 }
 """Messages about things that are left out, by the reason."""
@@ -124,10 +122,8 @@ def _read_content(
     ``table`` is that of the items, ``columns`` are those in use but texts, by their roles;
     ``is_time_named`` says whether the user named the column of times.
     """
-    least = options.min_user_links, options.min_item_links
-    few = ("without a link" if few <= 1 else f"of fewer than {few} links" for few in least)
     words = {"links": options.links.name, "items": options.items.name, "id": columns["id"].name}
-    removed = Removed(say, words | dict(zip(("few_users", "few_items"), few, strict=True)))
+    removed = Removed(say, words)
     (users,) = unify([encode(columns["user"])], say)
     of_features = [features.ids] if features and features.ids else []
     matched = (columns["item"], columns["id"], *of_features)
@@ -141,17 +137,12 @@ def _read_content(
     removed.add("duplicate_items", n_present - len(items.names))
     moments = _read_moments(columns.get("time"), options.cut, is_time_named)
     links, n_users = _read_links(users, ends, items, columns, options, moments, removed)
-    links = _keep(links, n_users, len(items.names), least, removed)
-    if not len(links.users):
-        raise DataError(
-            f"No link is left of {options.links} with --min-user-links {least[0]} and"
-            f" --min-item-links {least[1]}."
-        )
-    seed = options.split_seed
+    removed.add("users_without_links", n_users - _count(links.users))
+    removed.add("items_without_links", len(items.names) - _count(links.items))
     if options.sample_users:
-        links = _sample(links, options.sample_users, seed, not options.min_item_links, removed)
+        links = _sample(links, options.sample_users, options.split_seed, removed)
     has_user = np.bincount(links.users, minlength=len(users.names)) > 0
-    has_item = np.bincount(links.items, minlength=len(items.names)) >= min(least[1], 1)
+    has_item = np.bincount(links.items, minlength=len(items.names)) > 0
     user_ids = users.names.filter(pa.array(has_user))
     item_ids = items.names.filter(pa.array(has_item))
     of_links = renumbered(has_user, links.users), renumbered(has_item, links.items)
@@ -229,35 +220,15 @@ def _read_moments(column: Column | None, cut: str | None, is_named: bool) -> Mom
     return Moments(found, np.arange(len(values)), lambda row: str(values[row]), from_)
 
 
-def _keep(
-    links: Links, n_users: int, n_items: int, least: tuple[int, int], removed: Removed
-) -> Links:
-    """Leave out users and items of fewer links than these, again and again until none is left."""
-    kept, n_links = links, -1
-    while n_links != len(kept.users):
-        n_links = len(kept.users)
-        # A link that is given twice counts once.
-        users, items, _ = distinct_links(kept.users, kept.items)
-        is_frequent = np.bincount(users)[kept.users] >= least[0]
-        is_frequent &= np.bincount(items)[kept.items] >= least[1]
-        kept = kept.where(is_frequent)
-    removed.add("links_of_rare", len(links.users) - n_links)
-    removed.add("rare_users", n_users - _count(kept.users))
-    removed.add("rare_items", n_items - _count(kept.items) if least[1] else 0)
-    return kept
-
-
-def _sample(links: Links, size: int, seed: int, keeps_items: bool, removed: Removed) -> Links:
-    """Return all links of some users, drawn at random. Nothing is filtered again: in a small sample
-    few items would have the minimum, and in the next round few users.
-    """
+def _sample(links: Links, size: int, seed: int, removed: Removed) -> Links:
+    """Return all links of some users, drawn at random."""
     n_users = _count(links.users)
     if size >= n_users:
         removed.say(f"--sample-users {size:,}: there are {n_users:,} users; all are kept.")
         return links
     kept = links.of_drawn_users(size, seed)
     lost_links = len(links.users) - len(kept.users)
-    lost_items = 0 if keeps_items else _count(links.items) - _count(kept.items)
+    lost_items = _count(links.items) - _count(kept.items)
     removed.add("users_not_drawn", n_users - size)
     removed.add("links_of_users_not_drawn", lost_links)
     removed.add("items_not_drawn", lost_items)

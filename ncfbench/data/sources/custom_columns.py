@@ -114,7 +114,6 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
         id_column=id_,
         text_columns=texts,
         tokens_column=tokens,
-        min_user_links=max(options.min_user_links, 1),
         **used,
     )
 

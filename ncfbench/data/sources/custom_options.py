@@ -77,17 +77,10 @@ class Options(TextOptions, TimedOptions):
         "A row is a link if its rating is this or more (implicit feedback).",
         shown="every row is a link",
     )
-    min_user_links: int = _of_split(
-        1, "Leave out users of fewer links, again and again until none is left.", at_least=0
-    )
-    min_item_links: int = _of_split(
-        1, "The same for items; 0 keeps those without any link.", at_least=0
-    )
     sample_users: int | None = _of_split(
         None,
-        "For a quick first answer: keep this many of the users that are left, drawn at random by"
-        " --split-seed, with all their links, and no items that they have no link to. The minimum"
-        " numbers of links are counted before.",
+        "For a quick first answer: keep this many of the users that are left, drawn at random,"
+        " with all their links, and no items that they have no link to.",
         shown="all",
         at_least=1,
         omits_default=True,
@@ -114,7 +107,8 @@ class Options(TextOptions, TimedOptions):
         """Return the options that decide the content; what is held out by the names that the oldest
         data sets have for it.
         """
-        stored = super().stored()
+        # These were options, and fingerprints cover them.
+        stored = super().stored() | {"min_user_links": 1, "min_item_links": 1}
         split = "column" if self.split_column else STORED_SPLIT.get(self.hold_out)
         if split is not None:
             stored.pop("hold_out", None)
