@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import product
 from typing import Any, NamedTuple
@@ -17,6 +17,8 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
 
 UInt8 = NDArray[np.uint8]
+SEED = 0
+"""Seed of what is held out, and of the users of a sample."""
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 
 
@@ -26,22 +28,14 @@ class Moments(NamedTuple):
     Args:
         times: number[links], growing with time.
         rows: int[links].
-        show: returns the time of a row as the file has it.
-        cut: the time asked for, from which links are held out; None for none.
     """
 
     times: NDArray[np.number]
     rows: NDArray[np.integer]
-    show: Callable[[int], str]
-    cut: float | None = None
 
     def of(self, links: NDArray[np.bool_] | NDArray[np.intp]) -> Moments:
         """Return those of some of the links."""
         return self._replace(times=self.times[links], rows=self.rows[links])
-
-    def shown(self, link: np.integer) -> str:
-        """Return the time of a link as the file has it."""
-        return self.show(int(self.rows[link]))
 
 
 class Links(NamedTuple):
@@ -56,10 +50,10 @@ class Links(NamedTuple):
         moments = None if self.moments is None else self.moments.of(kept)
         return Links(self.users[kept], self.items[kept], moments)
 
-    def of_drawn_users(self, size: int, seed: int) -> Links:
+    def of_drawn_users(self, size: int) -> Links:
         """Return all links of some of the users that have any, see :func:`draw_users`."""
         present = np.unique(self.users)
-        return self.where(np.isin(self.users, present[draw_users(len(present), size, seed)]))
+        return self.where(np.isin(self.users, present[draw_users(len(present), size, SEED)]))
 
     def distinct(self) -> tuple[Links, int]:
         """Return each link at its first moment, by (user, item); and how many were given again."""
@@ -107,7 +101,7 @@ def hold_out(
 
     Raises:
         DataError: nothing is left to train on.
-        UsageError: these options hold out everything, or the cut leaves nothing on one side.
+        UsageError: these options hold out everything, or all links have one time.
     """
     kind, (users, items, moments) = options.hold_out or "items", links
     facts: dict[str, float] = {}
@@ -155,7 +149,7 @@ def split_items(
         UsageError: nothing is left to train on.
     """
     if order is None:
-        order = Streams(options.split_seed).generator("split").permutation(n_items)
+        order = Streams(SEED).generator("split").permutation(n_items)
     n_test = round(n_items * options.test_fraction)
     n_validation = round((n_items - n_test) * options.validation_fraction)
     if n_test + n_validation >= n_items:
@@ -197,7 +191,7 @@ def split_links(users: Int32, options: SplitOptions) -> UInt8:
         uint8[links], indices into :data:`SPLITS`.
     """
     # The order of a user's links is that of random numbers.
-    keys = Streams(options.split_seed).generator("split").random(len(users))
+    keys = Streams(SEED).generator("split").random(len(users))
     place, n_links = _places(users, np.lexsort((keys, users)))
     n_test = np.minimum(np.rint(n_links * options.test_fraction), n_links - 1)
     n_left = n_links - n_test
@@ -236,7 +230,7 @@ def advise_hold_out(
             if trial[0] == "links":
                 held_out = split_links(users, options)
             elif trial[0] == "last":
-                held_out, _ = split_last(users, Moments(rows, rows, str), options)
+                held_out, _ = split_last(users, Moments(rows, rows), options)
             else:
                 held_out = split_items(n_items, options)
             if tuple(trial) != now and wanted <= {*held_out.tolist()}:
@@ -269,26 +263,17 @@ def split_last(users: Int32, moments: Moments, options: SplitOptions) -> tuple[U
 def split_at(moments: Moments, options: SplitOptions) -> UInt8:
     """Hold out all links from a time on for the test, and the newest of the others for validation.
 
-    The cut is the one asked for, or that which leaves nearest to the test fraction of the links
-    after it. Links of one time are never parted.
+    The cut is the one that leaves nearest to the test fraction of the links after it. Links of one
+    time are never parted.
 
     Returns:
         uint8[links], indices into :data:`SPLITS`.
 
     Raises:
-        UsageError: a cut leaves nothing on one side.
+        UsageError: all links have one time.
     """
-    times, cut = moments.times, moments.cut
-    if cut is None:
-        cut = _cut(times, options.test_fraction, "--test-fraction")
-    is_test = times >= cut
-    if moments.cut is not None and is_test.all() == is_test.any():
-        side, other = ("before", "a later") if is_test.all() else ("after", "an earlier")
-        raise UsageError(
-            f"--cut: no link is {side} it, since their times run from"
-            f" {moments.shown(np.argmin(times))} to {moments.shown(np.argmax(times))}. Use {other}"
-            " one."
-        )
+    times = moments.times
+    is_test = times >= _cut(times, options.test_fraction, "--test-fraction")
     of_link = np.where(is_test, TEST, TRAIN).astype(np.uint8)
     if options.validation_fraction:
         before = times[~is_test]

@@ -107,7 +107,6 @@ class SplitOptions(SourceOptions):
     validation_fraction: float = option(
         0.1, "Share of the rest held out for validation; 0 for none.", at_least=0, below=1
     )
-    split_seed: int = option(0, "Seed of the choice of what is held out.", at_least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,7 +118,8 @@ class SplitOptions(SourceOptions):
 
     def stored(self) -> dict[str, Any]:
         """Return the options that decide the content; items, the usual ones, need no word."""
-        stored = super().stored()
+        # A seed was an option, and fingerprints cover it.
+        stored = super().stored() | {"split_seed": 0}
         if self.hold_out == "items":
             del stored["hold_out"]
         return stored
@@ -128,19 +128,6 @@ class SplitOptions(SourceOptions):
 @dataclass(frozen=True, kw_only=True)
 class TimedOptions(SplitOptions):
     """Options of sources whose links have times."""
-
-    cut: str | None = option(
-        None,
-        "For --hold-out time: links from this time on are held out, written as the links' times"
-        " are.",
-        shown="leaves about --test-fraction of the links after it",
-        omits_default=True,
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.cut is not None and self.hold_out != "time":
-            raise UsageError(f"--cut {self.cut} needs --hold-out time.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,9 +142,6 @@ class TextOptions(SplitOptions):
     )
     max_length: int = option(300, "Words kept of a text.", at_least=1)
     min_count: int = option(1, "Leave out words that occur less often than this.", at_least=1)
-    vocabulary_size: int | None = option(
-        None, "Keep only this many words, the most frequent.", shown="all", at_least=1
-    )
     embed: Path | None = option(
         None,
         "Folder of a pretrained model of BERT's kind, such as MiniLM: derive dense features of an"
@@ -172,10 +156,9 @@ class TextOptions(SplitOptions):
         super().__post_init__()
         if self.tokenizer is None:
             return
-        if self.min_count != 1 or self.vocabulary_size is not None:
-            flag = "--vocabulary-size" if self.min_count == 1 else "--min-count"
+        if self.min_count != 1:
             raise UsageError(
-                f"{flag} and --tokenizer exclude each other: the vocabulary is the model's."
+                "--min-count and --tokenizer exclude each other: the vocabulary is the model's."
             )
         if self.max_length < 3:
             raise UsageError(
@@ -187,7 +170,8 @@ class TextOptions(SplitOptions):
         """Return the options that decide the content; a checkpoint by its digest."""
         from ncfbench.data.assets.architecture import embedding_digest
 
-        stored = super().stored()
+        # A limit of the vocabulary was an option, and fingerprints cover it.
+        stored = super().stored() | {"vocabulary_size": None}
         if self.embed is not None:
             stored["embed"] = embedding_digest(self.embed)
         return stored
@@ -212,7 +196,7 @@ class TextOptions(SplitOptions):
 
         assert self.embed is not None
         length = min(self.max_length, Architecture.read(self.embed).positions)
-        plain = replace(self, min_count=1, vocabulary_size=None, embed=None, lsa=None)
+        plain = replace(self, min_count=1, embed=None, lsa=None)
         return replace(plain, tokenizer=self.embed, max_length=length)
 
 

@@ -120,7 +120,6 @@ class Corpus:
             return Texts(tokens, lengths), Vocabulary(self._pieces.words, tuple(counts.tolist()))
         kept: list[int] = np.flatnonzero(counts >= min_count).tolist()
         kept.sort(key=lambda number: (-counts[number], words[number]))
-        kept = kept[: self._options.vocabulary_size]
         if not kept:
             raise DataError(f"No word is left of {len(self):,} texts with min_count = {min_count}.")
         ids = np.full(len(words), PADDING, np.int32)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ncfbench.data.table import Column
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError
 
 Float64: TypeAlias = NDArray[np.float64]
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
@@ -157,32 +157,6 @@ def times(column: Column, *, is_named: bool = False) -> Float64:
     forms = np.where(is_time, place // 2, len(TIMES))
     _require_one_form(column, forms, [*TIMES, "of no known form"])
     return found
-
-
-def moment(column: Column, text: str, *, is_named: bool = False) -> float:
-    """Return a time that a user names, on the scale of a column's :func:`times`; a UsageError where
-    it has another form than the column.
-    """
-    values, locate = column.values.slice(0, 1), column.table.locate
-    seconds = _seconds(text)
-    if pa.types.is_temporal(values.type):
-        if math.isnan(seconds):
-            raise UsageError(f"--cut: {text[:40]!r} {_NO_TIME}")
-        named = pa.array([datetime.fromtimestamp(seconds, UTC)]).cast(values.type, safe=False)
-    else:
-        values, named = values.cast(pa.string()), pa.array([text])
-        has_two_forms = math.isnan(_number(text)) and _cast(column.values) is not None
-        if has_two_forms and math.isfinite(seconds + _seconds(values[0].as_py() or "")):
-            raise UsageError(
-                f"--cut: {text[:40]!r} is a date in another form than those of {column.name}. Write"
-                f" it as the column does, such as {datetime.fromtimestamp(seconds, UTC):%Y%m%d}."
-            )
-    table = replace(column.table, locate=lambda row: "--cut" if row else locate(0))
-    both = pa.chunked_array([*values.chunks, named])
-    try:
-        return float(times(replace(column, table=table, values=both), is_named=is_named)[1])
-    except DataError as error:
-        raise UsageError(str(error)) from error
 
 
 def _seconds(text: str) -> float:

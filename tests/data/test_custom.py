@@ -222,7 +222,6 @@ def test_any_ids_and_texts_come_back(
     [
         ({"hold_out": "tme"}, UsageError, "did you mean 'time'"),
         ({"hold_out": "items", "split_column": "s"}, UsageError, "exclude each other"),
-        ({"hold_out": "last", "cut": "9"}, UsageError, "^--cut 9 needs --hold-out time"),
         ({"text_columns": ("a",), "tokens_column": "b"}, UsageError, "exclude each other"),
         ({"rating_threshold": float("nan")}, UsageError, "it must be finite"),
         ({"sample_users": 0}, UsageError, r"^sample_users = 0: it must be at least 1\.$"),

@@ -34,9 +34,9 @@ ROWS = st.lists(
 FRACTIONS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9])
 
 
-def held_out_of(rows: list[Row], cut: float | None = None, **options: Any) -> HeldOut:
+def held_out_of(rows: list[Row], **options: Any) -> HeldOut:
     users, items, times = np.array(rows, np.int32).T
-    moments = Moments(times.astype(float), np.arange(len(rows)), lambda row: str(rows[row][2]), cut)
+    moments = Moments(times.astype(float), np.arange(len(rows)))
     chosen = TimedOptions(**options)
     return hold_out(chosen, Links(users, items, moments).distinct()[0], (6, 7))
 
@@ -58,13 +58,11 @@ def first_times(rows: list[Row]) -> dict[tuple[int, int], tuple[int, int]]:
     return found
 
 
-@given(ROWS, FRACTIONS, FRACTIONS, st.integers(0, 3))
-def test_a_share_of_each_users_links(
-    rows: list[Row], test: float, validation: float, seed: int
-) -> None:
+@given(ROWS, FRACTIONS, FRACTIONS)
+def test_a_share_of_each_users_links(rows: list[Row], test: float, validation: float) -> None:
     options = {"hold_out": "links", "test_fraction": test, "validation_fraction": validation}
-    found = by_split(held_out_of(rows, **options, split_seed=seed))
-    again = by_split(held_out_of(rows[::-1], **options, split_seed=seed))
+    found = by_split(held_out_of(rows, **options))
+    again = by_split(held_out_of(rows[::-1], **options))
     assert found == again, "the order of rows does not matter"
     sizes: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
     for number, name in enumerate(SPLITS):
@@ -75,12 +73,6 @@ def test_a_share_of_each_users_links(
         n = n_train + n_validation + n_test
         assert n_test == min(round(n * test), n - 1)
         assert n_validation == min(round((n - n_test) * validation), n - n_test - 1)
-
-
-def test_seeds_draw_other_links() -> None:
-    rows = [(user, item, 0) for user in range(6) for item in range(7)]
-    found = [by_split(held_out_of(rows, hold_out="links", split_seed=seed)) for seed in (0, 0, 1)]
-    assert found[0] == found[1] != found[2]
 
 
 @given(ROWS, st.booleans())
@@ -158,15 +150,13 @@ def test_links_that_are_given_twice_count_the_first_time() -> None:
     assert found["test"] == {(0, 2)}
 
 
-def test_a_cut() -> None:
+def test_links_of_new_users_are_left_out() -> None:
     rows = [(0, 0, 1), (0, 1, 2), (1, 0, 3), (1, 2, 4), (0, 2, 5), (2, 3, 5)]
-    options = {"hold_out": "time", "validation_fraction": 0.0}
-    found = held_out_of(rows, 4.0, **options)
+    options = {"hold_out": "time", "test_fraction": 0.5, "validation_fraction": 0.0}
+    found = held_out_of(rows, **options)
     assert by_split(found)["test"] == {(1, 2), (0, 2)}
     assert found.removed == {"validation_links_of_new_users": 0, "test_links_of_new_users": 1}
     assert found.split.tolist() == [0, 0, 2, 0, 0, 0, 0], "the link of item 3 is left out"
-    with pytest.raises(UsageError, match=r"no link is before it, .* from 1 to 5\. Use a later"):
-        held_out_of(rows, 1.0, **options)
 
 
 def custom(folder: Path, times: list[Any], **options: Any) -> tuple[Dataset, list[str]]:
@@ -175,22 +165,20 @@ def custom(folder: Path, times: list[Any], **options: Any) -> tuple[Dataset, lis
     return prepare(folder, rows, items, time_column="timestamp", **options)
 
 
-TIMES: dict[str, tuple[list[Any], str]] = {
-    "seconds": ([1e9 + 50, 1e9 + 10, 1e9 + 20, 1e9 + 30, 1e9 + 45, 1e9 + 99], "1000000045"),
-    "milliseconds": ([10**12 + n for n in (50, 10, 20, 30, 45, 99)], "1000000000045"),
-    "digits": ([20191100 + n for n in (25, 1, 2, 10, 24, 30)], "20191124"),
-    "days": ([f"2019-11-{n}" for n in (25, "01", "02", 10, 24, 30)], "2019-11-24"),
-    "dates": ([f"2019-11-24 05:{n}Z" for n in (50, 10, 20, 30, 45, 59)], "2019-11-24T05:45:00"),
+TIMES: dict[str, list[Any]] = {
+    "seconds": [1e9 + 50, 1e9 + 10, 1e9 + 20, 1e9 + 30, 1e9 + 45, 1e9 + 99],
+    "milliseconds": [10**12 + n for n in (50, 10, 20, 30, 45, 99)],
+    "digits": [20191100 + n for n in (25, 1, 2, 10, 24, 30)],
+    "days": [f"2019-11-{n}" for n in (25, "01", "02", 10, 24, 30)],
+    "dates": [f"2019-11-24 05:{n}Z" for n in (50, 10, 20, 30, 45, 59)],
 }
 
 
 @pytest.mark.parametrize("form", TIMES)
-def test_times_and_cuts_of_any_form(tmp_path: Path, form: str) -> None:
-    times, cut = TIMES[form]
-    dataset, said = custom(tmp_path, times, hold_out="time", cut=cut)
+def test_times_of_any_form(tmp_path: Path, form: str) -> None:
+    dataset, said = custom(tmp_path, TIMES[form], hold_out="time", test_fraction=0.5)
     assert named(dataset, *dataset.links("test")) == [("10", "77"), ("7", "30"), ("9", "30")]
     assert named(dataset, *dataset.links("train")) == [("10", "5"), ("7", "5"), ("9", "100")]
-    assert dataset.manifest["options"]["cut"] == cut
     assert "split" not in dataset.manifest["options"]
     assert dataset.ranks_known_items
     assert dataset.candidates("test").tolist() == [0, 1, 2, 3]
@@ -203,31 +191,17 @@ def test_times_and_cuts_of_any_form(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "options", "message"),
+    ("times", "message"),
     [
-        ([1, 2, 3, 4, 5, 6], {"cut": "7"}, "no link is after it, since .* run from 1 to 6"),
-        ([1, 2, 3, 4, 5, 6], {"cut": "1"}, "no link is before it"),
-        ([3] * 6, {}, "all links that --test-fraction would divide have one time"),
-        (
-            [1e9] * 6,
-            {"cut": "2019-11-24"},
-            "--cut: timestamp '2019-11-24' is a date, and '10000000",
-        ),
-        ([1e9 + n for n in range(6)], {"cut": "1000000000003"}, "is milliseconds, and .* seconds"),
-        ([1, 2, 3, 4, 5, 6], {"cut": "noon"}, "--cut: timestamp 'noon' is not a time"),
-        (
-            [20200101 + n for n in range(6)],
-            {"cut": "2020-01-04"},
-            "'2020-01-04' is a date in another form .* of timestamp.* such as 20200104",
-        ),
-        ([1, 2, 3, 4, 5, ""], {}, "line 7: timestamp '' is not a time"),
+        ([3] * 6, "all links that --test-fraction would divide have one time"),
+        ([1, 2, 3, 4, 5, ""], "line 7: timestamp '' is not a time"),
     ],
 )
 def test_times_that_part_nothing_are_refused(
-    tmp_path: Path, times: list[Any], options: dict[str, Any], message: str
+    tmp_path: Path, times: list[Any], message: str
 ) -> None:
     with pytest.raises(NcfbenchError, match=message):
-        custom(tmp_path, times, hold_out="time", **options)
+        custom(tmp_path, times, hold_out="time")
     assert not list(tmp_path.glob("data/*/*.json"))
 
 
@@ -358,7 +332,7 @@ def test_advice_on_hold_outs_helps(
     rows = [(u, (u + i) % n_items, i) for u, n in enumerate(degrees) for i in range(n)]
     rows += [(0, item, 9) for item in set(range(n_items)) - {item for _, item, _ in rows}]
     users, items, times = np.array(rows, np.int32).T
-    links = Links(users, items, Moments(times, np.arange(len(rows)), str)).distinct()[0]
+    links = Links(users, items, Moments(times, np.arange(len(rows)))).distinct()[0]
     size, number = (len(degrees), n_items), SPLITS.index(split)
 
     def numbers(**options: Any) -> set[int]:

@@ -117,7 +117,6 @@ def test_a_source_is_a_module_and_an_entry(tmp_path: Path) -> None:
         ("citeulike", {"text": ("title", "title")}, "at most once"),
         ("citeulike", {"max_length": 0}, "max_length = 0"),
         ("citeulike", {"min_count": 0}, "min_count = 0"),
-        ("citeulike", {"vocabulary_size": 0}, "vocabulary_size = 0"),
         ("citeulike", {"test_fraction": 1.0}, "test_fraction = 1.0"),
         ("citeulike", {"validation_fraction": -0.1}, "validation_fraction = -0.1"),
         ("citeulike", {"test_fraction": float("nan")}, "test_fraction = nan"),

@@ -12,25 +12,21 @@ from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.errors import DataError
 
 
-def finished(
-    texts: list[list[str]], min_count: int, size: int | None, length: int
-) -> tuple[Texts, Vocabulary]:
-    options = TextOptions(min_count=min_count, vocabulary_size=size, max_length=length)
+def finished(texts: list[list[str]], min_count: int, length: int) -> tuple[Texts, Vocabulary]:
+    options = TextOptions(min_count=min_count, max_length=length)
     corpus = Corpus(options)
     for tokens in texts:
         corpus.add(tokens)
     return corpus.finish()
 
 
-def plain(
-    texts: list[list[str]], min_count: int, size: int | None, length: int
-) -> tuple[list[list[int]], list[str]]:
+def plain(texts: list[list[str]], min_count: int, length: int) -> tuple[list[list[int]], list[str]]:
     """The same in plain Python."""
     counts = Counter(token for tokens in texts for token in tokens)
     words = sorted(
         (word for word in counts if counts[word] >= min_count),
         key=lambda word: (-counts[word], word),
-    )[:size]
+    )
     return [
         [words.index(token) + 1 for token in tokens if token in words][:length] for tokens in texts
     ], words
@@ -38,12 +34,11 @@ def plain(
 
 def test_vocabulary_by_count_then_alphabet() -> None:
     texts = [["b", "a", "a", "c"], ["c", "b", "d"], ["c"]]
-    found, vocabulary = finished(texts, 2, None, 2)
+    found, vocabulary = finished(texts, 2, 2)
     assert vocabulary == Vocabulary(("c", "a", "b"), (3, 2, 2))
     assert [found[item].tolist() for item in range(3)] == [[3, 2], [1, 3], [1]]
-    assert finished(texts, 1, 2, 9)[1].words == ("c", "a")
     with pytest.raises(DataError, match="No word is left of 3 texts with min_count = 9"):
-        finished(texts, 9, None, 9)
+        finished(texts, 9, 9)
 
 
 @given(
@@ -51,15 +46,14 @@ def test_vocabulary_by_count_then_alphabet() -> None:
         any
     ),
     st.integers(1, 4),
-    st.none() | st.integers(1, 5),
     st.integers(1, 6),
 )
 def test_words_are_kept_by_count_and_cut(
-    texts: list[list[str]], min_count: int, size: int | None, length: int
+    texts: list[list[str]], min_count: int, length: int
 ) -> None:
-    expected, words = plain(texts, min_count, size, length)
+    expected, words = plain(texts, min_count, length)
     assume(words)
-    found, vocabulary = finished(texts, min_count, size, length)
+    found, vocabulary = finished(texts, min_count, length)
     assert [found[item].tolist() for item in range(len(texts))] == expected
     assert list(vocabulary.words) == words
 
@@ -67,7 +61,7 @@ def test_words_are_kept_by_count_and_cut(
 def test_too_many_different_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ncfbench.data.text.MOST_WORDS", 3)
     with pytest.raises(DataError, match="More than 3 different words: is this text"):
-        finished([["a", "b", "c", "d"]], 1, None, 9)
+        finished([["a", "b", "c", "d"]], 1, 9)
 
 
 def test_padding() -> None:

@@ -128,9 +128,9 @@ def test_a_page_describes_data_that_are_known(run: Path, monkeypatch: pytest.Mon
 )
 def test_commands_to_prepare_data_again(more: dict[str, Any], ends: str) -> None:
     assert prepare_command("citeulike", MANIFEST) == PREPARE
-    options = {"columns": [], "history": False, "quotes": True}
+    options = {"text": [], "max_length": 40, "retired": 3}
     command = prepare_command("citeulike", MANIFEST | {"options": options} | more)
-    assert command == f"ncfbench prepare citeulike --no-history --quotes{ends}"
+    assert command == f"ncfbench prepare citeulike --max-length 40{ends}"
 
 
 @pytest.mark.parametrize("text", ["", '{"a": 1}', "null"])

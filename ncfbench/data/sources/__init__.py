@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from ncfbench.data.options import as_flags, flags_of
+from ncfbench.data.options import as_flags, declared, flags_of
 from ncfbench.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -141,6 +141,9 @@ def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
     source = str(manifest.get("source", name))
     words = ["ncfbench", "prepare", source] + ([] if name == source else ["--name", name])
     options = flags_of(manifest["options"])
+    if source in SOURCES:
+        flags = {declaration.name for declaration in declared(SOURCES[source].load().Options)}
+        options = {name: value for name, value in options.items() if name in flags}
     words += as_flags(options | ({"embed": manifest["embed"]} if "embed" in manifest else {}))
     if "arguments" in manifest:
         return shlex.join([*words, *manifest["arguments"]])

@@ -38,7 +38,7 @@ from ncfbench.data.sources.custom_columns import (
 from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import Column, Table, read_table
 from ncfbench.data.text import Corpus, Texts, Vocabulary
-from ncfbench.data.values import moment, numbers, rounded, texts, times
+from ncfbench.data.values import numbers, rounded, texts, times
 from ncfbench.errors import DataError
 
 
@@ -135,12 +135,12 @@ def _read_content(
         raise DataError(f"{options.items} holds no item{with_id}.")
     removed.add("items_without_id", n_rows - n_present, _describe_missing(items))
     removed.add("duplicate_items", n_present - len(items.names))
-    moments = _read_moments(columns.get("time"), options.cut, is_time_named)
+    moments = _read_moments(columns.get("time"), is_time_named)
     links, n_users = _read_links(users, ends, items, columns, options, moments, removed)
     removed.add("users_without_links", n_users - _count(links.users))
     removed.add("items_without_links", len(items.names) - _count(links.items))
     if options.sample_users:
-        links = _sample(links, options.sample_users, options.split_seed, removed)
+        links = _sample(links, options.sample_users, removed)
     has_user = np.bincount(links.users, minlength=len(users.names)) > 0
     has_item = np.bincount(links.items, minlength=len(items.names)) > 0
     user_ids = users.names.filter(pa.array(has_user))
@@ -211,22 +211,20 @@ def _read_links(
     return links, _count(users.codes[kept])
 
 
-def _read_moments(column: Column | None, cut: str | None, is_named: bool) -> Moments | None:
+def _read_moments(column: Column | None, is_named: bool) -> Moments | None:
     """Return the time of each row; None where no times are needed."""
     if column is None:
         return None
-    values, found = column.values, times(column, is_named=is_named)
-    from_ = None if cut is None else moment(column, cut, is_named=is_named)
-    return Moments(found, np.arange(len(values)), lambda row: str(values[row]), from_)
+    return Moments(times(column, is_named=is_named), np.arange(len(column.values)))
 
 
-def _sample(links: Links, size: int, seed: int, removed: Removed) -> Links:
+def _sample(links: Links, size: int, removed: Removed) -> Links:
     """Return all links of some users, drawn at random."""
     n_users = _count(links.users)
     if size >= n_users:
         removed.say(f"--sample-users {size:,}: there are {n_users:,} users; all are kept.")
         return links
-    kept = links.of_drawn_users(size, seed)
+    kept = links.of_drawn_users(size)
     lost_links = len(links.users) - len(kept.users)
     lost_items = _count(links.items) - _count(kept.items)
     removed.add("users_not_drawn", n_users - size)

@@ -85,9 +85,6 @@ class Options(TextOptions, TimedOptions):
         at_least=1,
         omits_default=True,
     )
-    split_seed: int = option(
-        0, "Seed of the choice of what is held out, and of --sample-users.", at_least=0
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -72,12 +72,11 @@ def _read_content(folder: Path, options: Options, say: Callable[[str], None]) ->
         say(f"Warning: dropped {unknown:,} clicks on news that {NEWS} does not have.")
     if not known:
         raise DataError(f"No link is left: {BEHAVIORS} has no click on a news that {NEWS} has.")
-    user_names, item_names, times, seconds = zip(*known, strict=True)
+    user_names, item_names, seconds = zip(*known, strict=True)
     (user_ids, users), (item_ids, items) = _numbered(user_names), _numbered(item_names)
     if unclicked := len(news) - len(item_ids):
         say(f"Left out: {unclicked:,} of {len(news):,} news, which nobody clicked.")
-    cut = None if options.cut is None else _seconds(options.cut, "--cut")
-    moments = Moments(np.array(seconds), np.arange(len(seconds)), times.__getitem__, cut)
+    moments = Moments(np.array(seconds), np.arange(len(seconds)))
     links, repeated = Links(users, items, moments).distinct()
     corpus = Corpus(options)
     for id_ in item_ids.to_pylist():
@@ -95,8 +94,8 @@ def _read_content(folder: Path, options: Options, say: Callable[[str], None]) ->
     )
 
 
-def _clicks(file: Path) -> Iterator[tuple[str, str, str, float]]:
-    """Yield the user, the news and the time of each click, as written and in seconds since 1970."""
+def _clicks(file: Path) -> Iterator[tuple[str, str, float]]:
+    """Yield the user, the news and the time of each click, in seconds since 1970."""
     for where, (_, user, time, _, impressions) in _rows(file):
         seconds = _seconds(time, where)
         for impression in impressions.split():
@@ -104,7 +103,7 @@ def _clicks(file: Path) -> Iterator[tuple[str, str, str, float]]:
             if mark not in ("0", "1") or not id_:
                 raise DataError(f"{where}: impression {impression[:40]!r} lacks a -0 or -1.")
             if mark == "1":
-                yield user, id_, time, seconds
+                yield user, id_, seconds
 
 
 def _numbered(names: Iterable[str]) -> tuple[pa.StringArray, Int32]:
