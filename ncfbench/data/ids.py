@@ -71,10 +71,6 @@ class Ids:
         index = np.append(np.argsort(order), -1).astype(np.int32)
         return replace(self, codes=index[self.codes], names=self.names.take(pa.array(order)))
 
-    def rows_of(self, names: pa.StringArray) -> NDArray[np.int64]:
-        """Return int64[n]: the first row of each of some names; -1 where there is none."""
-        return np.append(self.first_rows(), -1)[positions(names, self.names)]
-
     def first_rows(self) -> NDArray[np.int64]:
         """Return int64[names]: the first row of each id."""
         codes, rows = np.unique(self.codes, return_index=True)

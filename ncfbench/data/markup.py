@@ -1,17 +1,12 @@
-r"""Removal of markup from texts: LaTeX as bibliographies write it, HTML tags and entities.
+r"""Removal of markup from texts: LaTeX as bibliographies write it, and HTML tags.
 
 Braces vanish (``c{DNA}`` is one word), accents join their letter (``Barab\'asi``), symbols keep
-their name (``$\lambda$``). Only tags and entities that HTML knows are removed; ``a<b and c>d``
-stays.
+their name (``$\lambda$``). Only tags that HTML knows are removed; ``a<b and c>d`` stays.
 """
 
 from __future__ import annotations
 
-import html
 import re
-from html.entities import html5
-
-from ncfbench.data.words import read_escapes
 
 # fmt: off
 _COMBINING = {
@@ -45,13 +40,6 @@ _ACCENT = re.compile(
 _COMMAND = re.compile(r"\\([A-Za-z]+)\s*")
 _ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'|[^\s"'<>=]+)"""
 _TAG = re.compile(rf"</?(?:{'|'.join(_TAGS.split())})(?:{_ATTRIBUTE}){{0,20}}\s*/?>", re.IGNORECASE)
-_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-
-
-def clean_markup(text: str) -> str:
-    """Return a text without HTML's tags and entities and without LaTeX, escapes read."""
-    text = _ENTITY.sub(_character, text) if "&" in text else text
-    return clean_latex(read_escapes(text) if "\\" in text else text)
 
 
 def clean_latex(text: str) -> str:
@@ -65,15 +53,3 @@ def clean_latex(text: str) -> str:
     )
     text = text.replace("{", "").replace("}", "")
     return _TAG.sub(" ", text)
-
-
-def has_html(text: str) -> bool:
-    """Return whether a text holds a tag or an entity of HTML."""
-    if "<" in text and _TAG.search(text):
-        return True
-    return "&" in text and any(_character(entity) != entity[0] for entity in _ENTITY.finditer(text))
-
-
-def _character(entity: re.Match[str]) -> str:
-    known = entity[0][1] == "#" or entity[0][1:] in html5
-    return html.unescape(entity[0]) if known else entity[0]

@@ -1,4 +1,4 @@
-"""Values of a whole column as numbers, times, vectors or texts; a DataError names the row of any
+"""Values of a whole column as numbers, times or texts; a DataError names the row of any
 other.
 """
 
@@ -20,7 +20,6 @@ from ncfbench.data.table import Column
 from ncfbench.errors import DataError
 
 Float64: TypeAlias = NDArray[np.float64]
-MAX_FLOAT32 = float(np.finfo(np.float32).max)
 ROWS_AT_ONCE = 2**14  # that become Python objects
 _NO_TIME = "is not a time: write numbers, or dates such as 2019-11-13 05:53."
 _TRUTHS = {"true": 1, "yes": 1, "t": 1, "y": 1, "false": 0, "no": 0, "f": 0, "n": 0}
@@ -181,34 +180,6 @@ def _require_one_form(column: Column, forms: NDArray[np.integer], names: Sequenc
             f"{two} is {other}, and {one} on {where} {form}. Write all times in one"
             " form, or leave out rows without a time.",
         )
-
-
-def vectors(column: Column) -> NDArray[np.floating]:
-    """Return floating[n, W], all finite and no larger than float32 can hold: a list of W numbers in
-    each row, or one number. Types up to float32 give float32.
-    """
-    values = column.values
-    is_list = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
-    width = 1
-    if is_list or pa.types.is_fixed_size_list(values.type):
-        widths = pc.list_value_length(values).fill_null(0).to_numpy()
-        width = int(widths[0]) if len(widths) else 1
-        if (widths != width).any() or not width:
-            row = int(np.argmax((widths != width) | (widths == 0)))
-            expected = f" and not {width}, as in {column.table.locate(0)}" if width and row else ""
-            column.refuse(row, f"has {widths[row]} numbers{expected}.")
-        locate = column.table.locate
-        flat = replace(column.table, locate=lambda number: locate(number // width))
-        column = Column(flat, column.name, pc.list_flatten(values))
-    found = numbers(column)
-    too_large = np.abs(found) > MAX_FLOAT32
-    if too_large.any():
-        row = int(np.argmax(too_large))
-        column.refuse(
-            row, f"{found[row]:g} is too large for float32 (3.4e38). Scale this column down."
-        )
-    is_single = column.values.type in (pa.float32(), pa.float16())
-    return found.reshape(-1, width).astype(np.float32 if is_single else np.float64)
 
 
 def texts(column: Column, rows: NDArray[np.int64]) -> Iterator[list[str]]:

@@ -1,37 +1,22 @@
-"""Dense features of users' own data: every form gives the same numbers; faults name their row."""
+"""Dense features of users' own data: their numbers by definition; faults name their row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tables_of import ITEMS, LINKS, Row, as_csv, as_jsonl, as_parquet, ids_of, prepare
+from tables_of import ITEMS, LINKS, ids_of, prepare
 
 from ncfbench.data.features import standardise
 from ncfbench.data.store import Dataset
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError
 
 VALUES = {100: [1.0, -2.0, 5.0], 5: [3.0, 0.5, 5.0], 30: [2.0, 7.0, 5.0], 8: [9.0, 9.0, 5.0]}
 """By item, in the order of the items' file. The last one is the same for all."""
-
-
-def lists(values: dict[int, list[float]], key: str) -> list[dict[str, Any]]:
-    return [{key: id_, "vector": row} for id_, row in reversed(values.items())]
-
-
-def columns(values: dict[int, list[float]], key: str) -> list[dict[str, Any]]:
-    return [
-        {key: id_} | {f"x{place}": value for place, value in enumerate(row)}
-        for id_, row in reversed(values.items())
-    ]
 
 
 def expected(dataset: Dataset) -> np.ndarray:
@@ -42,36 +27,21 @@ def expected(dataset: Dataset) -> np.ndarray:
     return np.where(deviation > 0, (rows - fitted.mean(axis=0)) / np.maximum(deviation, 1e-9), 0)
 
 
-@pytest.mark.parametrize("form", ["npy", "csv", "jsonl", "parquet", "columns", "fixed"])
-def test_every_form_gives_the_same_features(tmp_path: Path, form: str) -> None:
-    path = tmp_path / f"features.{form}"
-    options: dict[str, Any] = {"item_features": path}
-    if form == "npy":
-        np.save(path, np.array(list(VALUES.values())))
-    elif form == "csv":
-        as_csv(path, columns(VALUES, "movieId"))
-    elif form == "jsonl":
-        as_jsonl(path, lists(VALUES, "movieId"))
-    elif form == "parquet":
-        as_parquet(path, lists(VALUES, "item_id"))
-    elif form == "fixed":
-        rows = lists(VALUES, "movieId")
-        vectors = pa.array([row["vector"] for row in rows], pa.list_(pa.float32(), 3))
-        pq.write_table(pa.table({"movieId": [row["movieId"] for row in rows], "v": vectors}), path)
-    items: Sequence[Row] = ITEMS
-    if form == "columns":
-        items = [item | dict(zip("abc", VALUES[item["movieId"]], strict=True)) for item in ITEMS]
-        options = {"feature_columns": ("a", "b", "c")}
-    dataset, said = prepare(tmp_path, LINKS, items, **options)
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16, np.int64])
+def test_features_by_definition(tmp_path: Path, kind: type[np.number]) -> None:
+    np.save(tmp_path / "f.npy", np.array(list(VALUES.values())).astype(kind))
+    dataset, said = prepare(tmp_path, item_features=tmp_path / "f.npy")
     assert dataset.item_features is not None
-    np.testing.assert_allclose(dataset.item_features, expected(dataset), atol=1e-6)
+    if kind is not np.int64:
+        np.testing.assert_allclose(dataset.item_features, expected(dataset), atol=1e-6)
     assert any("1 of 3 features of the items are the same" in line for line in said)
+    assert "Features of items: f.npy (4 x 3), in the order of the items." in said
     assert dataset.manifest["statistics"]["item_features"] == 3
 
 
 def test_features_are_part_of_the_fingerprint(tmp_path: Path) -> None:
     plain, _ = prepare(tmp_path)
-    assert not {"item_features", "feature_columns"} & plain.manifest["options"].keys()
+    assert "item_features" not in plain.manifest["options"]
     prints = {plain.fingerprint}
     for scale in (1.0, -1.0):
         np.save(tmp_path / "f.npy", scale * np.array(list(VALUES.values())))
@@ -90,45 +60,6 @@ def test_items_may_have_no_text(tmp_path: Path) -> None:
         prepare(tmp_path, LINKS, items)
 
 
-WRONG: list[tuple[list[dict[str, Any]], str]] = [
-    (lists(VALUES, "movieId")[:-1], "no features of 1 of 3 items, for example of '100'"),
-    ([{"movieId": 8, "vector": [1.0]}, {"movieId": 5, "vector": [1.0, 2.0]}], "row 2: .*2 numbers"),
-    ([{"movieId": 8, "vector": [1.0, float("nan")]}], "row 1: .*'nan' is not a number"),
-    ([{"movieId": 8, "vector": [1.0]}, {"movieId": 5, "vector": None}], "row 2: .* 0 numbers"),
-    ([{"movieId": 8, "vector": "red"}], "row 1: .*'red' is not a number"),
-    ([{"movieId": 8}], "no column beside movieId"),
-    ([{"film": 8, "vector": 1.0}], "Call it movieId"),
-    (
-        [{"movieId": 8, "vector": [1.0, 2.0]}, {"movieId": 5, "vector": [1.0, -1e39]}],
-        r"row 2: vector -1e\+39 is too large for float32 \(3\.4e38\)",
-    ),
-    (
-        lists(VALUES | {100: [3e38, 1.0, 1.0]}, "movieId"),
-        "f.parquet: item '100' has a feature that is",
-    ),
-]
-
-
-@pytest.mark.parametrize(("rows", "words"), WRONG, ids=[words[:20] for _, words in WRONG])
-def test_a_wrong_table_is_refused_by_row(
-    tmp_path: Path, rows: list[dict[str, Any]], words: str
-) -> None:
-    """The held-out item 100 is far from those of training."""
-    path = as_parquet(tmp_path / "f.parquet", rows)
-    with pytest.raises(DataError, match=words):
-        prepare(tmp_path, item_features=path)
-
-
-def test_of_repeated_rows_the_first_counts(tmp_path: Path) -> None:
-    path = as_parquet(tmp_path / "f.parquet", lists(VALUES, "movieId"))
-    once, _ = prepare(tmp_path, item_features=path)
-    again = [{"movieId": 8, "vector": [0.0, 0.0, 0.0]}]
-    as_parquet(path, lists(VALUES, "movieId") + again)
-    twice, said = prepare(tmp_path, item_features=path)
-    np.testing.assert_array_equal(once.item_features, twice.item_features)
-    assert any("rows of f.parquet that repeat the movieId of an earlier one: 1." in x for x in said)
-
-
 def test_a_wrong_array_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "f.npy"
     broken = np.array(list(VALUES.values()))
@@ -139,6 +70,8 @@ def test_a_wrong_array_is_refused(tmp_path: Path) -> None:
         (np.array([["a"]] * 4), "features are numbers"),
         (broken, "row 3: a value is not a finite number"),
         (np.full((4, 2), np.inf, np.float16), "row 1: a value is not a finite number"),
+        (np.ones((4, 0)), "0 features; 1 to 65,536 are supported"),
+        (np.array([[3e38], [1], [2], [3]]), "f.npy: item '100' has a feature that is too far"),
     ):
         np.save(path, array)
         with pytest.raises(DataError, match=words):
@@ -146,16 +79,6 @@ def test_a_wrong_array_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"no array")
     with pytest.raises(DataError, match="Cannot read"):
         prepare(tmp_path, item_features=path)
-
-
-def test_impossible_options_are_refused(tmp_path: Path) -> None:
-    np.save(tmp_path / "f.npy", np.ones((3, 2)))
-    for options, words in (
-        ({"item_features": tmp_path / "f.npy", "feature_columns": ("a",)}, "exclude each other"),
-        ({"feature_columns": ("titel",)}, "did you mean 'title'"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            prepare(tmp_path, **options)
 
 
 @settings(max_examples=30, deadline=None)
@@ -180,19 +103,13 @@ def test_standardised_by_definition(features: np.ndarray, scale: float) -> None:
     np.testing.assert_allclose(found, scaled, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "npy"])
-def test_large_numbers_keep_their_differences(tmp_path: Path, form: str) -> None:
+def test_large_numbers_keep_their_differences(tmp_path: Path) -> None:
     """Seconds since 1970 are the same to float32, where they differ by a minute."""
-    seconds = [1_570_000_000 + 20 * n for n in (3, 1, 2, 0)]
-    path = tmp_path / f"f.{form}"
-    rows = [{"movieId": item["movieId"], "at": at} for item, at in zip(ITEMS, seconds, strict=True)]
-    if form == "npy":
-        np.save(path, np.array(seconds)[:, None])
-    else:
-        {"csv": as_csv, "jsonl": as_jsonl, "parquet": as_parquet}[form](path, rows)
-    dataset, said = prepare(tmp_path, item_features=path, test_fraction=0.0)
+    seconds = np.array([1_570_000_000 + 20 * n for n in (3, 1, 2, 0)])
+    np.save(tmp_path / "f.npy", seconds[:, None])
+    dataset, said = prepare(tmp_path, item_features=tmp_path / "f.npy", test_fraction=0.0)
     assert dataset.item_features is not None
-    expected = np.array(seconds[:3]) - np.mean(seconds[:3])
+    expected = seconds[:3] - np.mean(seconds[:3])
     np.testing.assert_allclose(dataset.item_features[:, 0], expected / expected.std(), rtol=1e-6)
     assert not any("are the same" in line for line in said)
 

@@ -151,9 +151,8 @@ def test_impossible_sizes_are_refused(tmp_path: Path, options: Any, message: str
 def test_items_without_texts_have_no_such_features(tmp_path: Path) -> None:
     (tmp_path / "links.csv").write_text("user,item\n1,1\n1,2\n2,1\n")
     (tmp_path / "items.csv").write_text("item,price\n1,2\n2,3\n")
-    options = {"links": tmp_path / "links.csv", "items": tmp_path / "items.csv"}
-
+    np.save(tmp_path / "f.npy", np.eye(2))
+    options = {name: tmp_path / f"{name}.csv" for name in ("links", "items")}
+    options["item_features"] = tmp_path / "f.npy"
     with pytest.raises(UsageError, match="--lsa 2 makes features of texts, and"):
-        prepare(
-            "custom", data_dir=tmp_path, say=quiet, feature_columns=("price",), lsa=2, **options
-        )
+        prepare("custom", data_dir=tmp_path, say=quiet, lsa=2, **options)

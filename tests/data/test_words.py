@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import unicodedata
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables_of import prepare
 
-from ncfbench.data.markup import clean_latex, clean_markup, has_html
+from ncfbench.data.markup import clean_latex
 from ncfbench.data.sources.citeulike import Options
 from ncfbench.data.words import tokenize
 
@@ -80,48 +78,19 @@ def test_no_mark_of_a_word_is_lost(text: str) -> None:
             r"{{\\textless}I{\\textgreater}Visual} {Explanations{\\textless}/I{\\textgreater},}",
             "visual explanations",
         ),
-        ("Tom &amp; Jerry&#39;s &quot;best&quot; &lt;i&gt;show&lt;/i&gt;", "tom jerry s best show"),
         ('<b>bold</b><BR/><a href="x y" id=z>plain</a> H<sub>2</sub>O', "bold plain h 2 o"),
-        ("x<y and y>z <b and c> <under twelve> &unknown; AT&T", "x y and y z b and c under twelve"
-         " unknown at t"),
+        ("x<y and y>z <b and c> <under twelve> AT&T", "x y and y z b and c under twelve at t"),
     ],
 )  # fmt: skip
 def test_markup_is_removed(text: str, words: str) -> None:
-    assert tokenize(clean_markup(text)) == words.split()
+    assert tokenize(clean_latex(text)) == words.split()
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="\\{}<>&")))
 def test_text_without_markup_is_left_alone(text: str) -> None:
-    assert clean_latex(text) == clean_markup(text) == text
-
-
-def test_html_is_known_from_other_brackets() -> None:
-    assert all(map(has_html, ["<i>a</i>", "a&amp;b", "&#39;", "<br />"]))
-    assert not any(map(has_html, ["a<b and c>d", "<name>", "AT&T;", "<3", "a < b > c"]))
-
-
-@pytest.mark.parametrize(
-    ("clean", "words"),
-    [
-        (False, ["a", "amp", "b", "i", "猫", "爱情", "情片"]),
-        (True, ["a", "bá", "猫", "爱情", "情片"]),
-    ],
-)
-def test_markup_of_own_data_is_removed_by_a_flag(
-    tmp_path: Path, clean: bool, words: list[str]
-) -> None:
-    titles = [r"a &amp; b{\'a}", "<i>猫</i>", "爱情片"]
-    links = [{"user": "u", "item": item} for item in range(3)]
-    items = [{"item": item, "title": title} for item, title in enumerate(titles)]
-    dataset, said = prepare(tmp_path, links, items, clean_markup=clean)
-    assert sorted(dataset.vocabulary.words) == sorted(words)
-    assert dataset.manifest["statistics"]["texts_without_spaces"] == 2
-    assert dataset.manifest["options"].get("clean_markup", False) == clean
-    warnings = [line for line in said if "2 of 3 texts hold tags or entities of HTML" in line]
-    assert len(warnings) == (not clean)
+    assert clean_latex(text) == text
 
 
 def test_library_texts_are_always_cleaned() -> None:
     text = Options().clean("c{DNA} <i>in</i> cient\u00c3\u00adfica")
     assert tokenize(text) == ["cdna", "in", "cientã", "fica"]
-    assert "clean_markup" not in Options().stored()

@@ -156,11 +156,13 @@ def test_the_command_embeds_with_lsa_beside(home: Path) -> None:
     [
         ({"embed": "nowhere"}, "--embed nowhere: there is no config.json. Name the folder"),
         ({"tokens_column": "title"}, "--tokens-column and --embed exclude each other"),
-        ({"text_columns": (), "feature_columns": ("price",)}, "reads texts, and the items have"),
+        ({"item_features": "f.npy"}, "reads texts, and the items have"),
     ],
 )
 def test_what_cannot_be_embedded_is_refused(home: Path, more: Any, message: str) -> None:
-    if "feature_columns" in more:
+    if "item_features" in more:
+        np.save(home / "f.npy", np.eye(9))
+        more = {"item_features": home / "f.npy"}
         (home / "items.csv").write_text("item,price\n" + "".join(f"{n},{n}\n" for n in range(9)))
         (home / "links.csv").write_text("user,item\n" + "".join(f"{n},{n}\n" for n in range(9)))
     with pytest.raises(UsageError, match=message):

@@ -18,20 +18,17 @@ from ncfbench.data.content import (
     Content,
     renumbered,
 )
-from ncfbench.data.features import Features
+from ncfbench.data.features import Numbers, read_features, standardised
 from ncfbench.data.files import sha256
 from ncfbench.data.hold_out import Links, Moments, hold_out
 from ncfbench.data.ids import Ids, encode, positions, unify
-from ncfbench.data.markup import clean_markup, has_html
 from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.sources.custom_columns import (
     OF_ITEMS,
     OF_LINKS,
     SPLIT_NAMES,
-    choose_id,
     column_of,
     describe,
-    named,
     split_names,
     with_columns,
 )
@@ -54,7 +51,9 @@ def plan(
         for role in roles
         if (name := getattr(chosen, f"{role}_column"))
     }
-    features = _features(options, items, columns["id"].name)
+    features = None
+    if options.item_features is not None:
+        features = read_features(options.item_features, len(columns["id"].values))
     for line in describe(options, chosen, links, items, features):
         say(line)
     files = {
@@ -67,19 +66,6 @@ def plan(
             _read_content, chosen, columns, items, features, say, options.time_column is not None
         ),
     )
-
-
-def _features(options: Options, items: Table, id_: str) -> Features | None:
-    """Return the features of items, where there are any."""
-    if options.feature_columns:
-        names = [named(name, items, "--feature-columns") for name in options.feature_columns]
-        return Features.of_table(items, id_, names)
-    if (path := options.item_features) is None:
-        return None
-    if path.suffix == ".npy":
-        return Features.of_array(path, len(items[id_].values))
-    table = read_table(path)
-    return Features.of_table(table, choose_id("item", table, same=id_))
 
 
 LEFT_OUT = {
@@ -114,7 +100,7 @@ def _read_content(
     options: Options,
     columns: Mapping[str, Column],
     table: Table,
-    features: Features | None,
+    features: Numbers | None,
     say: Callable[[str], None],
     is_time_named: bool,
 ) -> Content:
@@ -125,9 +111,7 @@ def _read_content(
     words = {"links": options.links.name, "items": options.items.name, "id": columns["id"].name}
     removed = Removed(say, words)
     (users,) = unify([encode(columns["user"])], say)
-    of_features = [features.ids] if features and features.ids else []
-    matched = (columns["item"], columns["id"], *of_features)
-    ends, items, *feature_ids = unify([encode(column) for column in matched], say)
+    ends, items = unify([encode(columns["item"]), encode(columns["id"])], say)
     users = users.in_natural_order()
     n_rows, n_present = len(items.codes), int(np.sum(items.codes >= 0))
     if not n_present:
@@ -159,8 +143,9 @@ def _read_content(
         removed.add(reason, count)
     item_features = None
     if features is not None:
-        at = feature_ids[0] if feature_ids else rows
-        item_features = features.standardised(at, item_ids, held_out.split == 0, say)
+        assert options.item_features is not None
+        path, is_trained = options.item_features, held_out.split == 0
+        item_features = standardised(path, features[rows], item_ids, is_trained, say)
     texts_, vocabulary = _read_texts(options, table, rows, say)
     return Content(
         n_users=len(user_ids),
@@ -246,8 +231,7 @@ def _read_texts(
 ) -> tuple[Texts, Vocabulary]:
     if not options.text_columns and not options.tokens_column:
         return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
-    corpus = Corpus(options, clean_markup if options.clean_markup else None)
-    n_with_html = 0
+    corpus = Corpus(options)
     if options.tokens_column:
         tokens = items[options.tokens_column]
         is_list = pa.types.is_nested(tokens.values.type)
@@ -262,14 +246,7 @@ def _read_texts(
     else:
         columns = [texts(items[name], rows) for name in options.text_columns]
         for item in zip(*columns, strict=True):
-            text = "\n".join(" ".join(parts) for parts in item)
-            n_with_html += has_html(text)
-            corpus.add(corpus.tokenize(text))
-    if n_with_html and not options.clean_markup:
-        say(
-            f"{n_with_html:,} of {len(rows):,} texts hold tags or entities of HTML, which count as"
-            " words: --clean-markup removes them."
-        )
+            corpus.add(corpus.tokenize("\n".join(" ".join(parts) for parts in item)))
     return corpus.finish()
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ncfbench.data.content import SPLITS
-from ncfbench.data.features import Features
+from ncfbench.data.features import Numbers
 from ncfbench.data.ids import MISSING
 from ncfbench.data.options import HOLD_OUTS, NEED_TIMES
 from ncfbench.data.sources.custom_options import Options
@@ -101,7 +101,7 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
             )
         used[f"{role}_column"] = column if is_used else None
     texts, tokens = _choose_texts(options, items)
-    if not (texts or tokens or options.item_features or options.feature_columns):
+    if not (texts or tokens or options.item_features):
         raise _no_column(
             items,
             "a text",
@@ -176,17 +176,16 @@ def choose_id(
     flag: str | None = None,
 ) -> str:
     """Return a column of ids, of users or items (``what``): the one asked for; or that which is
-    called as in the other files (``same``); or a usual name, preferably an id's. A DataError where
+    called as in the links (``same``); or a usual name, preferably an id's. A DataError where
     there are several.
 
     Args:
         flag: names the column; by default that of the links' column.
     """
-    advice = f"Name it: {flag or f'--{what}-column'} NAME"
-    if same and not flag:
-        advice = f"Call it {same}, as it is elsewhere"
+    flag = flag or f"--{what}-column"
+    advice = f"Name it: {flag} NAME"
     if asked is not None:
-        return named(asked, table, flag or f"--{what}-column")
+        return named(asked, table, flag)
     names = _with_names([_plain(same)], table) if same else []
     names = names or _with_names([*USUAL[what], *(IDS if same else ())], table)
     if not names:
@@ -232,7 +231,7 @@ def _visible(name: str) -> str:
 
 
 def describe(
-    options: Options, chosen: Options, links: Table, items: Table, features: Features | None
+    options: Options, chosen: Options, links: Table, items: Table, features: Numbers | None
 ) -> Iterator[str]:
     """Yield what was chosen of each file, what is not used, and warnings, a line each."""
     ratings = ", every row a link"
@@ -253,11 +252,13 @@ def describe(
         f" Held out: {held_out}."
     )
     if features is not None:
-        yield f"Features of items: {features.summary}."
+        name, (rows, width) = options.item_features, features.shape
+        assert name is not None
+        yield f"Features of items: {name.name} ({rows:,} x {width:,}), in the order of the items."
     of_links = {getattr(chosen, f"{role}_column") for role in OF_LINKS}
     of_links.update((chosen.time_column or "").split(","))
     of_items = {getattr(chosen, f"{role}_column") for role in OF_ITEMS}
-    of_items |= {*chosen.text_columns, *(options.feature_columns or ())}
+    of_items |= {*chosen.text_columns}
     for table, used in ((links, of_links), (items, of_items)):
         if unused := [name for name in table.names if name not in used]:
             yield f"Not used of {table.path.name}: {_listed(unused)}."
@@ -268,7 +269,7 @@ def describe(
             f" values than {', '.join(SPLITS)}. --split-column {split} names the first such row."
         )
     warnings = [*links.warnings, *items.warnings]
-    yield from dict.fromkeys([*warnings, *(features.warnings if features else ())])
+    yield from dict.fromkeys(warnings)
     if options.rating_threshold is None:
         yield from _marks(links, [name for name in links.names if name not in of_links])
 

@@ -15,7 +15,6 @@ STORED_SPLIT = {None: "random", "items": "random", "newest-items": "time"}
 _of_links = partial(option, panel="Columns of the links")
 _of_items = partial(option, panel="Columns of the items")
 _of_split = partial(option, panel="Links and items to keep")
-_dense = partial(option, panel=DENSE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +52,6 @@ class Options(TextOptions, TimedOptions):
         "Instead of a text: tokens already made, a list or separated by spaces.",
         shown="tokens, words",
     )
-    clean_markup: bool = _of_items(
-        False, "Remove HTML's tags and entities and LaTeX from the texts.", omits_default=True
-    )
     split_column: str | None = _of_items(
         None,
         "Each item's split: train, validation or test. It decides what is held out.",
@@ -63,14 +59,10 @@ class Options(TextOptions, TimedOptions):
     )
     item_features: Path | None = option(
         None,
-        "Numbers that describe each item, such as an image's embedding: a table with the items'"
-        " ids whose other columns are numbers or lists of numbers, or a .npy array with a row for"
+        "Numbers that describe each item, such as an image's embedding: a .npy array with a row for"
         " each row of --items.",
         panel=DENSE,
         is_stored=False,
-    )
-    feature_columns: tuple[str, ...] = _dense(
-        (), "Or columns of --items that hold such numbers, separated by commas.", omits_default=True
     )
     rating_threshold: float | None = _of_split(
         None,
@@ -92,7 +84,6 @@ class Options(TextOptions, TimedOptions):
             ("tokens_column", "text_columns"): "a text is made of one or the other",
             ("tokens_column", "tokenizer"): "it makes the tokens itself",
             ("tokens_column", "embed"): "the model needs the texts",
-            ("item_features", "feature_columns"): "put all features into one file",
             ("hold_out", "split_column"): "the column says what is held out",
         }
         for (one, two), why in excluded.items():
