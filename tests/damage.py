@@ -116,21 +116,12 @@ CASES: dict[str, Source] = {
     ),
     "raw": Source(
         "citeulike-t",
-        {**FOLDER, "text": ("raw",)},
+        FOLDER,
         {
             "users.dat": USERS,
             "rawtext.dat": b"".join(
                 b"##%d\nA text of %d words,\nin lines \xe2\x80\x93 two\n" % (n, n) for n in range(7)
             ),
-        },
-    ),
-    "bag": Source(
-        "citeulike-t",
-        {**FOLDER, "text": ("bag",)},
-        {
-            "users.dat": USERS,
-            "mult.dat": b"2 0:1 3:2\n1 4:1\n3 1:1 2:2 0:1\n1 3:7\n2 2:1 4:2\n1 0:1\n2 3:1 1:1\n",
-            "vocabulary.dat": b"class&#34\n60 000\n+/-\nself-study\nmap\n",
         },
     ),
     "mind": Source(

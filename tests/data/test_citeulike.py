@@ -40,7 +40,6 @@ old ##2 dog
 ##3
 &lt;i&gt;Old&lt;/i&gt; dog
 """
-VOCABULARY = "class&#34\n&#34;real&#34\n60 000\n%\n+/-\n\u2013\nfish\nc++&gt;net\n"
 
 
 def articles(rows: list[tuple[str, str]]) -> str:
@@ -78,8 +77,6 @@ def folder_t(tmp_path: Path) -> Path:
     source.mkdir()
     (source / "users.dat").write_text("2 0 2\n1 1\n2 0 3\n")
     (source / "rawtext.dat").write_bytes(RAW)
-    (source / "vocabulary.dat").write_text(VOCABULARY)
-    (source / "mult.dat").write_text("3 6:2 0:1 3:5\n0\n2 2:2 1:1\n3 4:1 5:2 7:1\n")
     return source
 
 
@@ -136,7 +133,6 @@ def test_texts_in_full_by_hand(folder_t: Path, tmp_path: Path) -> None:
     links = sorted(zip(dataset.users.tolist(), dataset.items.tolist(), strict=True))
     assert links == [(0, 0), (0, 2), (1, 1), (2, 0), (2, 3)]
     assert set(manifest["files"]) == {"users.dat", "rawtext.dat"}
-    assert manifest["options"]["text"] == ["raw"]
     warnings = [text for text in said if "UTF-8" in text]
     assert warnings == [
         "Warning: rawtext.dat has 1 lines with bytes that are not valid UTF-8 (the first: line 7);"
@@ -144,33 +140,16 @@ def test_texts_in_full_by_hand(folder_t: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_counted_words_by_hand(folder_t: Path, tmp_path: Path) -> None:
-    (folder_t / "rawtext.dat").unlink()
-    manifest, said = prepare(folder_t, tmp_path, text=("bag",))
-    assert words_in(tmp_path / "data", "citeulike-t") == [
-        "fish fish class",
-        "",
-        "60 000 60 000 real",
-        "c net",
-    ]
-    assert set(manifest["files"]) == {"users.dat", "mult.dat", "vocabulary.dat"}
-    assert manifest["options"]["text"] == ["bag"]
-    assert any("lost their order" in text and "--text raw" in text for text in said)
-    assert manifest["statistics"]["items_without_text"] == 1
-
-
-def test_both_kinds_of_texts(folder_t: Path, tmp_path: Path) -> None:
-    raw, _ = prepare(folder_t, tmp_path / "a")
-    bag, _ = prepare(folder_t, tmp_path / "c", text=("bag",))
-    assert raw["fingerprint"] != bag["fingerprint"]
+def test_the_command_to_repeat(folder_t: Path, tmp_path: Path) -> None:
+    manifest, _ = prepare(folder_t, tmp_path)
     assert (
-        prepare_command("citeulike-t", bag)
-        == "ncfbench prepare citeulike-t --text bag --max-length 300 --min-count 1 --test-fraction"
-        " 0.25 --validation-fraction 0.0 --from FOLDER --allow-unverified"
+        prepare_command("citeulike-t", manifest)
+        == "ncfbench prepare citeulike-t --max-length 300 --min-count 1 --test-fraction 0.25"
+        " --validation-fraction 0.0 --from FOLDER --allow-unverified"
     )
     (folder_t / "rawtext.dat").unlink()
     with pytest.raises(DataError, match=r"rawtext\.dat is missing"):
-        prepare(folder_t, tmp_path / "a")
+        prepare(folder_t, tmp_path)
 
 
 def test_texts_beyond_every_library_are_counted(folder_t: Path, tmp_path: Path) -> None:
@@ -257,26 +236,15 @@ def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Pat
         ("rawtext.dat", b"##0\n##1\n##0\n", "rawtext.dat, line 3: expected ##2, found '##0'"),
         ("rawtext.dat", b"##1\nfish\n", "rawtext.dat, line 1: expected ##0, found '##1'"),
         ("rawtext.dat", b"##0\nfish\n##1\n##2\n", "users.dat, line 3: item 3 is outside 0..2"),
-        ("mult.dat", b"", "mult.dat is empty"),
-        ("mult.dat", b"1 0:1\n\n", "line 2: expected whole numbers, a count and then word numbers"),
-        ("mult.dat", b"1 0:1:1\n", "mult.dat, line 1: expected whole numbers"),
-        ("mult.dat", b"1 0:x\n", "mult.dat, line 1: expected whole numbers"),
-        ("mult.dat", b"1 8:1\n", "mult.dat, line 1: word 8 is outside 0..7."),
-        ("mult.dat", b"2 0:1 1:0\n", "mult.dat, line 1: counts must be above 0"),
-        ("mult.dat", b"1 0:-3\n", "mult.dat, line 1: counts must be above 0"),
-        ("mult.dat", b"1 0:99999999999\n", "counts must be above 0, and at most 4,194,304 in all"),
-        ("mult.dat", b"1 0:1\n", "users.dat, line 1: item 2 is outside 0..0"),
-        ("mult.dat", b"1 3:1\n0\n0\n0\n", "No word is left"),
-        ("vocabulary.dat", b"", "vocabulary.dat is empty"),
-        ("vocabulary.dat", b"fish\n\xff\n", "vocabulary.dat, line 2: byte 0xff is not valid UTF-8"),
     ],
 )
 def test_damaged_files_are_named_with_the_line(
     folder: Path, folder_t: Path, tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
-    source, options = folder, {"text": ("title", "abstract", "tags")}
+    source: Path = folder
+    options: dict[str, Any] = {"text": ("title", "abstract", "tags")}
     if not (folder / name).exists():
-        source, options = folder_t, {"text": ("raw" if name == "rawtext.dat" else "bag",)}
+        source, options = folder_t, {}
     good, _ = prepare(source, tmp_path, **options)
     (source / name).write_bytes(content)
     with pytest.raises(DataError) as caught:

@@ -18,7 +18,7 @@ from ncfbench.errors import DataError, NcfbenchError
 
 FILES = [(source, name) for source, made in CASES.items() for name in made.files]
 BINARY = {"r.parquet", "m.parquet", "r.csv.gz", "m.jsonl.gz"}
-LIKE_OTHERS = "tsv|jsonl-m|gzip-m|parquet-m|raw-users|bag-users"
+LIKE_OTHERS = "tsv|jsonl-m|gzip-m|parquet-m|raw-users"
 """Files that a reader reads which others here meet as well."""
 PLACED = (
     "latin-1 in the middle",

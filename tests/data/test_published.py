@@ -80,13 +80,13 @@ def source() -> Commit:
 class Site:
     """A server of the files, and downloads from it into a folder."""
 
-    def __init__(self, url: str, source: Commit, folder: Path) -> None:
-        self.url, self.source, self.folder = url, source, folder
+    def __init__(self, source: Commit, folder: Path) -> None:
+        self.source, self.folder = source, folder
         self.faults: dict[str, list[str]] = {}
         self.asked: list[str] = []
 
     def download(self, *names: str) -> None:
-        self.source.download(self.folder, names, self.url)
+        self.source.download(self.folder, names)
 
 
 @pytest.fixture
@@ -97,7 +97,9 @@ def site(source: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        made = Site(f"http://127.0.0.1:{running.server_port}/files/", source, tmp_path / "files")
+        url = f"http://127.0.0.1:{running.server_port}/files/"
+        monkeypatch.setattr(Commit, "url", url)
+        made = Site(source, tmp_path / "files")
         made.folder.mkdir()
         handler.faults, handler.asked = made.faults, made.asked  # type: ignore[attr-defined]
         yield made
@@ -159,7 +161,7 @@ def test_a_folder_where_a_file_should_be(site: Site) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("nonsense", "Could not download nonsense/users.dat"),
+        ("nonsense/", "Could not download nonsense/users.dat"),
         ("http://127.0.0.1:9/", "Check the connection"),
     ],
 )
@@ -167,8 +169,9 @@ def test_no_server(
     source: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, message: str
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setattr(Commit, "url", url)
     with pytest.raises(DataError, match=message):
-        source.download(tmp_path, NAMES, url)
+        source.download(tmp_path, NAMES)
 
 
 def test_names_of_contents(source: Commit, tmp_path: Path) -> None:
@@ -200,7 +203,7 @@ def test_files_come_from_a_download_or_a_folder(
     said: list[str] = []
     verified: list[list[bool]] = []
     for _ in range(2):
-        assert folder_of(url=site.url) == tmp_path / "cache" / "something" / ("0" * 12)
+        assert folder_of() == tmp_path / "cache" / "something" / ("0" * 12)
     assert verified == [[True, True]] * 2
     assert not said
     assert len(site.asked) == 2, "the second time nothing is downloaded"

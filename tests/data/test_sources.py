@@ -120,7 +120,6 @@ def test_a_source_is_a_module_and_an_entry(tmp_path: Path) -> None:
         ("citeulike", {"test_fraction": 1.0}, "test_fraction = 1.0"),
         ("citeulike", {"validation_fraction": -0.1}, "validation_fraction = -0.1"),
         ("citeulike", {"test_fraction": float("nan")}, "test_fraction = nan"),
-        ("citeulike-t", {"text": ("bags",)}, "did you mean 'bag'"),
         ("mind", {"max_length": 0}, "max_length = 0"),
         ("synthetic", {"users": 0}, "users = 0"),
         ("synthetic", {"links": 10**9}, "a quarter of all"),

@@ -1,8 +1,7 @@
 """CiteULike-a and CiteULike-t (Wang, Chen and Li, IJCAI 2013): users' libraries of scientific
 articles, with their texts.
 
-In CiteULike-t these hold HTML entities, which its vocabulary cuts short (``class&#34``); a line of
-the vocabulary may be no token (``%``), one, or several (``60 000``).
+In CiteULike-t these hold HTML entities.
 """
 
 from __future__ import annotations
@@ -38,18 +37,15 @@ FILES = {
     "abstract": ("raw-data.csv",),
     "tags": ("item-tag.dat", "tags.dat"),
     "raw": ("rawtext.dat",),
-    "bag": ("mult.dat", "vocabulary.dat"),
 }
 """The files of each part of an article's text; the first has an entry for each article."""
-PARTS, PARTS_T = ("title", "abstract", "tags"), ("raw", "bag")
-MOST_WORDS = 2**22
-"""Counted words that one article may have; more mean a damaged file, and would fill the memory."""
+PARTS = ("title", "abstract", "tags")
 _BEGIN = re.compile(r"##([0-9]{1,12})\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TextOptions):
-    """Options of CiteULike-a."""
+class LibraryOptions(TextOptions):
+    """Options of both."""
 
     from_: Path | None = option(
         None, "A folder with the published files, instead of a download.", is_stored=False
@@ -57,17 +53,16 @@ class Options(TextOptions):
     allow_unverified: bool = option(
         False, "Accept files that are not the published ones.", is_stored=False
     )
-    url: str | None = option(None, "Download from a mirror.", is_stored=False)
-    text: tuple[str, ...] = option(
-        ("title", "abstract"),
-        f"An item's text is made of these, in order: any of {','.join(PARTS)}.",
-        choices=PARTS,
-    )
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of an article's text, in order."""
+        return ("raw",)
 
     @property
     def files(self) -> tuple[str, ...]:
         """The files whose content these options use."""
-        return ("users.dat", *dict.fromkeys(file for part in self.text for file in FILES[part]))
+        return ("users.dat", *dict.fromkeys(file for part in self.parts for file in FILES[part]))
 
     def clean(self, text: str) -> str:
         """Return a text of the files without LaTeX and tags, which word pieces keep."""
@@ -77,12 +72,12 @@ class Options(TextOptions):
     def read(self, folder: Path, say: Callable[[str], None]) -> Content:
         """Parse the files."""
         corpus = Corpus(self, self.clean)
-        parts = [_tokens(folder, part, corpus.tokenize, say) for part in self.text]
+        parts = [_tokens(folder, part, corpus.tokenize, say) for part in self.parts]
         for item, tokens in enumerate(zip_longest(*parts)):
             if None in tokens:
                 raise DataError(
                     f"The files in {folder} disagree about the number of items:"
-                    f" {self.text[tokens.index(None)]} ends after {item}."
+                    f" {self.parts[tokens.index(None)]} ends after {item}."
                 )
             corpus.add(token for of_part in tokens for token in of_part)
         # Line u lists the articles of user u.
@@ -110,12 +105,24 @@ class Options(TextOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptionsT(Options):
-    """Options of CiteULike-t."""
+class Options(LibraryOptions):
+    """Options of CiteULike-a."""
 
     text: tuple[str, ...] = option(
-        ("raw",), "raw: texts in full; bag: counted words, without their order.", choices=PARTS_T
+        ("title", "abstract"),
+        f"An item's text is made of these, in order: any of {','.join(PARTS)}.",
+        choices=PARTS,
     )
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of an article's text, in order."""
+        return self.text
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionsT(LibraryOptions):
+    """Options of CiteULike-t."""
 
     def clean(self, text: str) -> str:
         """Return a text of the files without entities, LaTeX and tags."""
@@ -138,7 +145,7 @@ class CiteULike:
             folder = cache_dir() / self.published.repository / self.published.commit[:12]
             # A second process waits, and then finds the files.
             with locks.held(folder, "downloading into", wait=say), progress() as bar:
-                self.published.download(folder, options.files, options.url, bar)
+                self.published.download(folder, options.files, bar)
         files = {name: self._verified(folder / name, options, say) for name in options.files}
         origin = {"commit": self.published.commit, "files": files, **options.model_origin()}
         return Preparation(origin, options.stored(), partial(options.read, folder, say))
@@ -178,8 +185,6 @@ CITEULIKE_T = CiteULike(
         {
             "users.dat": "a363574955fa4def72e3025ee79c2e36b9a05fd0",
             "rawtext.dat": "cf1a042dee7dca9aeacfb24828199a86be53b625",
-            "mult.dat": "2805aec9d45376f5c2383db8bb0e0bed01290cb1",
-            "vocabulary.dat": "4f16a05cde545a2e84ac09bc6ecedb3b560c4f5c",
         },
     ),
     OptionsT,
@@ -195,15 +200,9 @@ def _tokens(
         return map(tokenize, read_articles(path, f"raw.{part}"))
     if part == "raw":
         return read_texts(path, tokenize, say)
-    if part == "bag":
-        say(
-            "Warning: a bag of words has lost their order, so an encoder sees neighbours that were"
-            " none. Use --text raw if you have rawtext.dat."
-        )
     tokens = [tokenize(line) for line in read_lines(words[0])]
-    what = "word" if part == "bag" else "tag"
-    rows = read_lists(path, len(tokens), what)
-    return ([token for word in row for token in tokens[word]] for row in rows)
+    rows = read_lists(path, len(tokens), "tag")
+    return ([token for tag in row for token in tokens[tag]] for row in rows)
 
 
 def read_articles(path: Path, column: str) -> list[str]:
@@ -257,21 +256,18 @@ def read_texts(
 
 
 def read_lists(path: Path, limit: int, what: str) -> Iterator[list[int]]:
-    """Yield the ids of each line ``count id id ...``; ``id:times`` stands for as many. A DataError
-    names a line that is malformed or cut off, or has an id that is not in 0..limit-1.
+    """Yield the ids of each line ``count id id ...``. A DataError names a line that is malformed or
+    cut off, or has an id that is not in 0..limit-1.
     """
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path}, line {number}"
         try:
-            count, *fields = line.split()
-            pairs = [field.partition(":") for field in fields]
-            ids, times = [int(id_) for id_, _, _ in pairs], [int(n or 1) for *_, n in pairs]
-            is_whole = int(count) == len(ids)
+            count, *ids = map(int, line.split())
         except ValueError:
             raise DataError(
                 f"{where}: expected whole numbers, a count and then {what} numbers."
             ) from None
-        if not is_whole:
+        if count != len(ids):
             raise DataError(
                 f"{where}: says {count} {what}s and lists {len(ids)}. Is the file truncated?"
             )
@@ -280,6 +276,4 @@ def read_lists(path: Path, limit: int, what: str) -> Iterator[list[int]]:
                 raise DataError(
                     f"{where}: {what} {id_} is outside 0..{limit - 1}. Is another file cut off?"
                 )
-        if min(times, default=1) < 1 or sum(times) > MOST_WORDS:
-            raise DataError(f"{where}: counts must be above 0, and at most {MOST_WORDS:,} in all.")
-        yield [id_ for id_, n in zip(ids, times, strict=True) for _ in range(n)]
+        yield ids

@@ -28,10 +28,8 @@ class Commit:
         """Address of the folder of the files."""
         return f"https://raw.githubusercontent.com/js05212/{self.repository}/{self.commit}/"
 
-    def download(
-        self, folder: Path, names: Iterable[str], base_url: str | None = None, progress: Any = None
-    ) -> None:
-        """Download the named files from GitHub or a mirror, but for verified ones, with retries.
+    def download(self, folder: Path, names: Iterable[str], progress: Any = None) -> None:
+        """Download the named files from GitHub, but for verified ones, with retries.
 
         Raises:
             DataError: a download failed.
@@ -48,9 +46,11 @@ class Commit:
                 raise ValueError(f"expected git blob {expected}, found {blob}")
             return result
 
-        site = (base_url or self.url).rstrip("/") + "/"
+        url = self.url
         pooch.get_logger().setLevel("ERROR")
-        files = pooch.create(folder, site, registry=dict.fromkeys(names), retry_if_failed=RETRIES)
+        files = pooch.create(
+            folder, self.url, registry=dict.fromkeys(names), retry_if_failed=RETRIES
+        )
         for name in names:
             path = folder / name
             with storage_errors(path):
@@ -61,10 +61,10 @@ class Commit:
                 files.fetch(name, downloader=fetch)
             except (requests.exceptions.RequestException, OSError) as error:
                 raise DataError(
-                    f"Could not download {site}{name}: {reason(error)}. Check the connection and"
+                    f"Could not download {url}{name}: {reason(error)}. Check the connection and"
                     " run the command again, or fetch the files yourself and use --from DIR."
                 ) from error
             except ValueError as error:
                 raise VerificationError(
-                    f"{name} from {site} is not the published file: {reason(error)}."
+                    f"{name} from {url} is not the published file: {reason(error)}."
                 ) from error
