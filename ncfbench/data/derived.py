@@ -24,11 +24,9 @@ from ncfbench.data.text import Texts
 from ncfbench.errors import UsageError
 from ncfbench.storage.free_space import require_memory
 
-UNFINISHED = ".embedding-"
-"""Beginning of the name of the folder of unfinished embeddings, beside those of the content."""
 Derived: TypeAlias = tuple[Float32, float]
 """Features of all items, float32[n_items, F], and the seconds that they took."""
-Embed: TypeAlias = Callable[[Path, Texts, Path, Callable[[str], None]], Derived]
+Embed: TypeAlias = Callable[[Path, Texts], Derived]
 """Returns a checkpoint's vectors of texts; see :func:`ncfbench.models.embedding.embed_texts`."""
 EMBED = "ncfbench.models.embedding:embed_texts"
 """Imported by this name where it is needed: JAX stands above data."""
@@ -38,7 +36,6 @@ def with_derived(
     content: Content,
     options: SourceOptions,
     pieces: Callable[[], Content],
-    home: Path,
     embed: Embed | None,
     say: Callable[[str], None],
 ) -> tuple[Content, dict[str, Any]]:
@@ -48,9 +45,8 @@ def with_derived(
 
     Args:
         pieces: reads the source again, with the word pieces of the checkpoint as its texts.
-        home: folder in which unfinished embeddings are kept.
         embed: by default the one that :data:`EMBED` names, without a progress bar.
-        say: receives forecasts.
+        say: receives a line of each kind.
 
     Raises:
         UsageError: they cannot be derived.
@@ -60,7 +56,7 @@ def with_derived(
         wanted["lsa"] = partial(_lsa, content, options.lsa)
     if (checkpoint := getattr(options, "embed", None)) is not None:
         encode = embed or pkgutil.resolve_name(EMBED)
-        wanted["embed"] = partial(_embedded, content, pieces, checkpoint, home, encode, say)
+        wanted["embed"] = partial(_embedded, content, pieces, checkpoint, encode)
     facts: dict[str, Any] = {}
     for name, derive in wanted.items():
         (values, seconds), begin = derive(), time.perf_counter()
@@ -124,22 +120,14 @@ def _embedded(
     content: Content,
     pieces: Callable[[], Content],
     checkpoint: Path,
-    home: Path,
     embed: Embed,
-    say: Callable[[str], None],
 ) -> Derived:
     if not content.vocabulary.words:
         raise UsageError(f"--embed {checkpoint} reads texts, and the items have none.")
-    # It imports what needs no checkpoint elsewhere.
-    from ncfbench.data.assets.architecture import embedding_digest
-
     begin = time.perf_counter()
     texts = pieces().texts
-    digest = hashlib.sha256(embedding_digest(checkpoint).encode())
-    for array in (texts.lengths, texts.words):
-        digest.update(np.ascontiguousarray(array).data)
     read = time.perf_counter() - begin
-    values, seconds = embed(checkpoint, texts, home / f"{UNFINISHED}{digest.hexdigest()[:12]}", say)
+    values, seconds = embed(checkpoint, texts)
     return values, read + seconds
 
 

@@ -145,8 +145,7 @@ class TextOptions(SplitOptions):
     embed: Path | None = option(
         None,
         "Folder of a pretrained model of BERT's kind, such as MiniLM: derive dense features of an"
-        " item as the model's vector of its text, cut to --max-length of its own word pieces. Each"
-        " item is encoded once; after an interruption the same command goes on.",
+        " item as the model's vector of its text, cut to --max-length of its own word pieces.",
         shown="none",
         is_stored=False,
         panel=DENSE,

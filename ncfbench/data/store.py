@@ -28,7 +28,7 @@ from ncfbench import __version__
 from ncfbench.config import Folder, Locations, complete
 from ncfbench.data import content_files
 from ncfbench.data.content import SPLITS, Content, Split
-from ncfbench.data.derived import UNFINISHED, Embed, with_derived, without_derived
+from ncfbench.data.derived import Embed, with_derived, without_derived
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.hold_out import advise_hold_out
 from ncfbench.data.options import SourceOptions, TextOptions, flags_of
@@ -190,7 +190,7 @@ def prepare(
             of_checkpoint = options.pieces_of_checkpoint()
             return module.plan(of_checkpoint, say=lambda text: None, progress=progress).read()
 
-        content, derived = with_derived(content, options, pieces, home, embed, say)
+        content, derived = with_derived(content, options, pieces, embed, say)
         manifest = {
             "format_version": FORMAT_VERSION,
             "name": name,
@@ -251,7 +251,7 @@ def _switch(home: Path, manifest: Mapping[str, Any], content: Content) -> None:
             shutil.rmtree(new, ignore_errors=True)
         for other in home.iterdir():
             is_content = other.is_dir() and len(other.name) == FINGERPRINT_DIGITS
-            if (is_content and other != folder) or other.name.startswith(UNFINISHED):
+            if is_content and other != folder:
                 shutil.rmtree(other, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""Dense features by a frozen checkpoint: their definition, what is kept, and what is refused."""
+"""Dense features by a frozen checkpoint: their definition, and what is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ncfbench import prepare
 from ncfbench.data import store
 from ncfbench.data.text import Texts
 from ncfbench.errors import UsageError
-from ncfbench.models import blocks, embedding
+from ncfbench.models import blocks
 from ncfbench.models.embedding import embed_texts
 
 TOKENS = [[2, 4, 7, 3], [], [2, 3], [2, 5, 6, 4, 12, 3], [2, 9, 3], [2, 8, 8, 8, 3]]
@@ -27,54 +27,22 @@ TEXTS = Texts(np.array([*chain(*TOKENS)], np.int32), np.array([*map(len, TOKENS)
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two texts in a block, all of one length, and a file for each."""
+    """Two texts in a block, all of one length."""
     monkeypatch.setattr(blocks, "SORTED_WORDS", 12)
     monkeypatch.setattr(blocks, "LENGTHS", 1)
-    monkeypatch.setattr(embedding, "KEPT_TOGETHER", 1)
 
 
 @pytest.mark.parametrize(("pooling", "normalises"), [("mean", True), ("first", False)])
 def test_embeddings_are_those_of_the_definition(
-    tmp_path: Path, pooling: str, normalises: bool
+    tmp_path: Path, small_blocks: None, pooling: str, normalises: bool
 ) -> None:
     weights = write_checkpoint(tmp_path / "model", pooling=pooling, normalises=normalises)
-    found, seconds = embed_texts(tmp_path / "model", TEXTS, tmp_path / "kept", quiet)
+    found, seconds = embed_texts(tmp_path / "model", TEXTS)
     assert found.shape == (len(TOKENS), WIDTH)
     assert seconds > 0
     for vector, tokens in zip(found, TOKENS, strict=True):
         expected = text_vector(weights, tokens, pooling, normalises) if tokens else np.zeros(WIDTH)
         np.testing.assert_allclose(vector, expected, atol=1e-5)
-
-
-def test_an_interrupted_embedding_goes_on(
-    tmp_path: Path, small_blocks: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Blocks that were kept are not encoded again, damaged ones are; their seconds count."""
-    write_checkpoint(tmp_path / "model")
-    whole, _ = embed_texts(tmp_path / "model", TEXTS, tmp_path / "whole", quiet)
-    write, written, said = embedding._write, [], list[str]()
-
-    def interrupted(path: Path, vectors: np.ndarray, seconds: float) -> None:
-        if len(written) == 2:
-            raise KeyboardInterrupt
-        written.append(path.name)
-        write(path, vectors, 1000.0)
-
-    monkeypatch.setattr(embedding, "_write", interrupted)
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        embed_texts(tmp_path / "model", TEXTS, tmp_path / "kept", said.append)
-    assert stopped.value.folder == tmp_path / "kept"  # type: ignore[attr-defined]
-    assert "the same command continues" in said[-1]
-    (tmp_path / "kept" / written.pop()).write_bytes(b"no archive")
-    (kept,) = written
-    written.clear()
-    monkeypatch.setattr(embedding, "_write", lambda path, *more: written.append(path.name))
-    found, seconds = embed_texts(tmp_path / "model", TEXTS, tmp_path / "kept", said.append)
-    np.testing.assert_array_equal(found, whole)
-    assert kept not in written
-    assert len(written) == len([*(tmp_path / "whole").iterdir()]) - 1
-    assert 1000 < seconds < 2000
-    assert any(line.startswith("Embedded before: ") for line in said)
 
 
 @pytest.fixture
@@ -121,7 +89,6 @@ def test_words_stay_words_beside_embedded_pieces(home: Path) -> None:
     assert made.item_features is not None
     np.testing.assert_allclose(made.item_features, expected, atol=1e-3)
     assert made.feature_seconds > 0
-    assert not [*(home / "data" / "x").glob(".embedding-*")]
 
 
 def test_the_manifest_names_the_checkpoint_by_content(home: Path) -> None:
@@ -174,4 +141,4 @@ def test_pieces_beyond_the_model_are_refused(home: Path) -> None:
     (home / "model" / "vocab.txt").write_text("\n".join([*PIECES, *"abcdefghij"]) + "\n")
     texts = Texts(np.array([len(PIECES) + 2], np.int32), np.ones(1, np.int32))
     with pytest.raises(UsageError, match="They do not belong together"):
-        embed_texts(home / "model", texts, home / "kept", quiet)
+        embed_texts(home / "model", texts)
