@@ -195,7 +195,7 @@ def write_tables(runs_dir: Path) -> None:
     arm = {"sampler": "strat-ns", "strata": "item", "loss": "sg", "encoder": "cnn", "noise": "0.75"}
     profile = dict.fromkeys(("dataset", "settings", "data_fingerprint", "environment_key"), "same")
     parts = ("users", "items", "vectors", "matrix", "fixed")
-    products = {"sizes": [64, 128], "seconds": [1.0, 2.0]}
+    products = {"sizes": [64, 128], "step_seconds": [1.0, 2.0]}
     rows = {
         "unitcost": [
             filled(schemas.UNITCOST, **arm, **profile, part=part, **products) for part in parts
