@@ -21,7 +21,6 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
 from ncfbench.sampling import plan_capacity
-from ncfbench.sampling.batch import rounded_up
 from ncfbench.storage import schemas
 from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
@@ -406,13 +405,11 @@ class Session:
         if not is_there:
             return None
         state, extra, self._best = saved or (shapes, {}, None)
-        if saved is not None:
-            state = self._trainer.adapted(state)
         self._losses, self._turns = extra.get("pending_losses", []), extra.get("interleaved", [])
         with self._ledger.line("collective"):
             slots = int(self._group.from_first(np.int32(extra.get("item_slots", 0))))
             state = self._trainer.from_host(self._group.from_first(state))
-        return state, rounded_up(slots, self._config.devices)
+        return state, slots
 
     def _save_checkpoint(self) -> None:
         self._write("running")  # the tables must have every sample before a checkpoint
