@@ -114,7 +114,7 @@ def _profile(
         passes, round_seconds = rounds.plan_round(programs)
         progress.say(f"{n_rounds} rounds of about {format_duration(round_seconds)} each.")
         samples = _measure(programs, n_rounds, passes, progress)
-        others.warn(progress.say, is_over=True)
+        others.warn(progress.say)
     costs, unit_rows = cost_rows.unit_costs(samples, points)
     on_accelerator = any(device["platform"] != "cpu" for device in described["devices"])
     rows: list[Row] = []

@@ -80,5 +80,5 @@ def run_sweep(
     others.warn(tell)
     runner.train(run.chosen, run.datasets, locations, progress(), is_alone=cell is None)
     run.read()
-    others.warn(tell, is_over=True)
+    others.warn(tell)
     return run
