@@ -140,7 +140,7 @@ class Session:
 
     def _begin(self) -> None:
         config, schedule = self._config, self._schedule
-        self._write_environment()
+        self.recorder.write_environment()
         title = f"{config.dataset} {config.encoder} {config.loss} {config.sampler}"
         self._progress.begin(title, schedule.last, self._start)
         for note in self._evaluators.notes():
@@ -151,7 +151,7 @@ class Session:
         self._progress.end()
         self._environment["load_average_at_end"] = list(psutil.getloadavg())
         self._environment["other_programs_cores"] = self._others and round(self._others.cores(), 2)
-        self._write_environment()
+        self.recorder.write_environment()
 
     def close(self) -> None:
         """Release the run's folder and memory."""
@@ -427,6 +427,3 @@ class Session:
 
     def _write(self, status: str, message: str = "") -> None:
         self.recorder.write(status, self.iteration, message)
-
-    def _write_environment(self) -> None:
-        self.recorder.write_environment()
