@@ -90,15 +90,6 @@ def clock_at(record: RunRecord, iteration: int) -> float:
     return float(iteration * (record.summary["full_iteration_seconds"] or 0.0))
 
 
-def create(
-    runs_dir: Path, config: RunConfig, data_fingerprint: str, feature_seconds: float = 0.0
-) -> Path:
-    """Create a folder by :func:`make_run_folder` and :func:`write_config`, and return it."""
-    folder = make_run_folder(runs_dir, config)
-    write_config(folder, config, data_fingerprint, feature_seconds)
-    return folder
-
-
 def make_run_folder(runs_dir: Path, config: RunConfig) -> Path:
     """Create an empty folder named after the settings. It is no run before :func:`write_config`, so
     that its maker can hold it first.

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from folders import write_run
+from folders import make_run, write_run
 
 from ncfbench.config import complete
 from ncfbench.runs import choice
@@ -23,7 +23,7 @@ def test_the_newest_run_counts(tmp_path: Path) -> None:
     """Of those with these settings, data and devices."""
     config = complete({"dataset": "citeulike", "sampler": "ns"})
     assert choice.find(tmp_path, config, DATA) is None
-    older, newer = (runs.create(tmp_path, config, DATA) for _ in range(2))
+    older, newer = (make_run(tmp_path, config, DATA) for _ in range(2))
     os.utime(older / "config.json", (1, 1))
     assert choice.find(tmp_path, config, DATA) == newer
     os.utime(newer / "config.json", (0, 0))
@@ -38,7 +38,7 @@ def test_a_run_of_another_revision_does_not_count(
     tmp_path: Path, revisions: dict[str, int], is_found: bool
 ) -> None:
     config = complete({"dataset": "citeulike", "sampler": "ns"})
-    folder = runs.create(tmp_path, config, DATA)
+    folder = make_run(tmp_path, config, DATA)
     document = tables.read_json(folder / "config.json") | {"revisions": revisions}
     tables.write_json(folder / "config.json", document)
     cell = Cell(config)
