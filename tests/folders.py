@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ncfbench.auditing.conformance import PROPERTIES
-from ncfbench.config import complete
+from ncfbench.config import RunConfig, complete
 from ncfbench.reporting.results import collect
 from ncfbench.runs import folder as runs
 from ncfbench.runs.reported import reported_columns
@@ -45,6 +45,15 @@ BLOCKS = (0.9, 1.0, 1.1, 1.3, 0.95)
 ERRORS = tuple(f"test_recall_at_50_{end}" for end in ("error", "item_error", "chance"))
 
 
+def make_run(
+    runs_dir: Path, config: RunConfig, fingerprint: str, feature_seconds: float = 0.0
+) -> Path:
+    """Make the folder of a run that has no records yet."""
+    folder = runs.make_run_folder(runs_dir, config)
+    runs.write_config(folder, config, fingerprint, feature_seconds)
+    return folder
+
+
 def write_run(
     runs_dir: Path,
     sampler: str,
@@ -67,7 +76,7 @@ def write_run(
     fingerprint, status = more.pop("fingerprint", "f" * 64), more.pop("status", "finished")
     feature_seconds = more.pop("feature_seconds", 0.0)
     config = complete({"sampler": sampler, "dataset": "citeulike"} | more)
-    folder = runs.create(runs_dir, config, fingerprint, feature_seconds)
+    folder = make_run(runs_dir, config, fingerprint, feature_seconds)
     curve = []
     for place, loss in enumerate(losses):
         recall = recalls[place] if 0 < place < len(recalls) else None
@@ -195,7 +204,7 @@ def write_tables(runs_dir: Path) -> None:
     arm = {"sampler": "strat-ns", "strata": "item", "loss": "sg", "encoder": "cnn", "noise": "0.75"}
     profile = dict.fromkeys(("dataset", "settings", "data_fingerprint", "environment_key"), "same")
     parts = ("users", "items", "vectors", "matrix", "fixed")
-    products = {"sizes": [64, 128], "seconds": [1.0, 2.0]}
+    products = {"sizes": [64, 128], "step_seconds": [1.0, 2.0]}
     rows = {
         "unitcost": [
             filled(schemas.UNITCOST, **arm, **profile, part=part, **products) for part in parts

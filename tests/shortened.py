@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ncfbench.profiling import calibration, cost_rows, rounds
+from ncfbench.profiling import calibration, rounds
 
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
@@ -14,4 +14,3 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rounds, "TRIED_SECONDS", 0.01)
     # A step is compiled for each size: only those of the samplers' batches.
     patch.setattr(calibration, "SPACING", 1000.0)
-    patch.setattr(cost_rows, "BOOTSTRAPS", 20)

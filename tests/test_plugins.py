@@ -12,7 +12,7 @@ from typing import Any
 import hardest
 import numpy as np
 import pytest
-from folders import write_run
+from folders import make_run, write_run
 from trained import train
 from typer.testing import CliRunner
 from write_settings import settings_page
@@ -191,7 +191,7 @@ def test_a_run_of_a_plugin_is_found_by_all_settings(module: str, tmp_path: Path)
         complete(SMALL | {"encoder": f"{module}:Silent", "lstm_units": units})
         for units in (25, 200)
     )
-    made = runs.create(tmp_path, few, "data")
+    made = make_run(tmp_path, few, "data")
     assert choice.find(tmp_path, few, "data") == made
     assert choice.find(tmp_path, many, "data") is None
 

@@ -39,15 +39,13 @@ def profile(
     """Measure what an iteration costs, and compare predicted with measured speedups.
 
     t_f, t_g and t_i are the seconds that a user, an item and an interaction add to a training step,
-    measured on the step itself at several counts of each. The first lines say which sampler saves
-    most and why, where an iteration's time goes, and how far predictions are off. Steps and
-    samplers are interleaved in one process. Tables go to profile.parquet (raw samples),
-    unitcost.parquet and costmodel.parquet in --runs-dir; `ncfbench report` shows them too.
+    measured on the step itself at several counts of each. Tables say where an iteration's time
+    goes, and how far predictions are off. Steps and samplers are interleaved in one process. Tables
+    go to profile.parquet (raw samples), unitcost.parquet and costmodel.parquet in --runs-dir;
+    `ncfbench report` shows them too.
 
     Example: ncfbench profile --dataset synthetic --encoder cnn
     """
-    from dataclasses import asdict
-
     from ncfbench.config import merge
 
     chosen = options.names(samplers, PAPER)
@@ -66,9 +64,8 @@ def profile(
         **options.as_keywords(settings),
     )
     if json_:
-        print_json({"answer": asdict(record.answer), **record.tables})
+        print_json(record.tables)
     else:
-        print_views(*record.answer.sentences, "")
         print_views(*profile_tables(record.tables))
     # Printed first: a folder that cannot be written must not hide the result.
     write(locations.runs_dir, record.tables)

@@ -18,7 +18,7 @@ from ncfbench.sweeps.presets import preset_titles
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ncfbench.sweeps.plan import SweepRun
+    from ncfbench.sweeps.pipeline import SweepRun
 
 PRESETS = "; ".join(f"{name}: {title}" for name, title in preset_titles().items()) + "."
 

@@ -8,11 +8,10 @@ import time
 import timeit
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 
 from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids
@@ -31,7 +30,8 @@ RANKING_SECONDS = 2e-8
 """To rank one score of a user among all."""
 EFFICIENCY = 0.6
 """Speed of a Cholesky factor over that of a product."""
-PROCESS = Path("/proc/self")
+NUMBER_BYTES = 4
+"""Of float32, of which all matrices are."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Case:
     Attributes:
         task: training links, and content if some floor reads it.
         splits: the held-out links of each split that has any.
+        memory_bytes: that the matrices of a floor may take.
         content: its title.
         content_seconds: what the content took, with its choice and derived features.
     """
@@ -48,6 +49,7 @@ class Case:
     dataset: Dataset
     task: Task
     splits: Mapping[str, HeldOut]
+    memory_bytes: float
     content: str | None
     content_seconds: float
 
@@ -57,19 +59,20 @@ class Case:
 
         Features stand beside texts where profiles then have more recall of validation links.
         """
-        task = Task.of(dataset, None, memory_bytes)
+        task = Task.of(dataset)
         splits: dict[str, HeldOut] = {
             split: HeldOut(task, *dataset.links(split), dataset.candidates(split))
             for split in EVALUATED
             if len(dataset.links(split)[0])
         }
         if not needs_content:
-            return cls(dataset, task, splits, None, 0.0)
+            return cls(dataset, task, splits, memory_bytes, None, 0.0)
         begin = time.perf_counter()
         contents, derived = contents_of(dataset)
-        title = _chosen_content(task, contents, splits.get("validation"))
+        title = _chosen_content(task, contents, splits.get("validation"), memory_bytes)
         seconds = time.perf_counter() - begin + derived * ("features" in title)
-        return cls(dataset, replace(task, content_IxF=contents[title]), splits, title, seconds)
+        task = replace(task, content_IxF=contents[title])
+        return cls(dataset, task, splits, memory_bytes, title, seconds)
 
 
 @dataclass(frozen=True)
@@ -119,12 +122,12 @@ def refusal(case: Case, name: str, penalty: float | None, budget_seconds: float)
     """Return why a floor that :func:`lack` lets pass is not fitted, as the end of a sentence; None
     if it is.
     """
-    floor, task = FLOORS[name], case.task
-    needed = _peak_bytes(case, floor)
-    if needed > task.memory_bytes:
+    floor = FLOORS[name]
+    needed = _bytes(case, floor)
+    if needed > case.memory_bytes:
         return (
             f"it needs about {needed / 2**30:.2g} GiB of memory, and"
-            f" {task.memory_bytes / 2**30:.2g} GiB are free."
+            f" {case.memory_bytes / 2**30:.2g} GiB are free."
         )
     is_chosen = bool(floor.penalties) and penalty is None
     seconds = expected_seconds(case, floor, is_chosen=is_chosen)
@@ -162,7 +165,6 @@ def measure(
         UsageError: the penalty is too small for single precision.
     """
     floor, task, test = FLOORS[name], case.task, case.splits["test"]
-    before = _reset_peak()
     begin = time.perf_counter()
     choice = Choice() if penalty is None else Choice(penalty, "given")
     try:
@@ -184,7 +186,6 @@ def measure(
             "its scores cannot be computed in single precision with so small a penalty: use a"
             " larger --penalty."
         ) from error
-    after = _process_bytes("VmHWM")
     row = dict.fromkeys(FLOOR.names) | {
         "dataset": case.dataset.name,
         "floor": name,
@@ -198,7 +199,6 @@ def measure(
         "choice_seconds": chosen - begin - choice.fit_seconds,
         "fit_seconds": done - chosen + choice.fit_seconds,
         "ranking_seconds": ranked - done,
-        "peak_bytes": None if before is None or after is None else max(after - before, 0),
         "data_fingerprint": case.dataset.fingerprint,
     }
     row |= {f"test_{name}": value for name, value in exposure.figures().items()}
@@ -221,7 +221,7 @@ def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choi
     if held_out is None:
         task, held_out = task.apart()
         by = f"a tenth of the training {'links' if task.leaves_out_known else 'items'}"
-    is_reusable = by == "validation" and 2 * _peak_bytes(case, floor) <= task.memory_bytes
+    is_reusable = by == "validation" and 2 * _bytes(case, floor) <= case.memory_bytes
     qualities: dict[float, Evaluation] = {}
     best: dict[float, tuple[Fitted, float]] = {}
 
@@ -281,7 +281,9 @@ def climb(
     return values[best], heights
 
 
-def _chosen_content(task: Task, contents: Mapping[str, Features], held_out: HeldOut | None) -> str:
+def _chosen_content(
+    task: Task, contents: Mapping[str, Features], held_out: HeldOut | None, memory_bytes: float
+) -> str:
     """Return the title of the content whose profiles have the most recall of validation links, or
     of links that are held apart; of the first one where memory does not hold profiles.
     """
@@ -291,8 +293,7 @@ def _chosen_content(task: Task, contents: Mapping[str, Features], held_out: Held
     given, ranked = (task, held_out) if held_out else task.apart()
     tasks = {title: replace(given, content_IxF=content) for title, content in contents.items()}
     profile, candidates = FLOORS["profile"], ranked.candidates
-    costs = [profile.cost(own, len(candidates)).peak_bytes for own in tasks.values()]
-    if max(costs) > task.memory_bytes:
+    if NUMBER_BYTES * profile.cost(tasks[first], len(candidates)).numbers > memory_bytes:
         return first
 
     def recall(title: str) -> float:
@@ -305,52 +306,15 @@ def _recall(quality: Evaluation) -> float:
     return float(quality.figures[f"recall_at_{COMPARED}"] or 0.0)
 
 
-def _peak_bytes(case: Case, floor: Floor) -> float:
+def _bytes(case: Case, floor: Floor) -> float:
+    """Return the bytes of the matrices of a floor."""
     costs = (floor.cost(case.task, len(links.candidates)) for links in case.splits.values())
-    # The rows of known items are copied once, and in another order again.
-    copies = 2.0 * _bytes(case.task.content) if floor.needs_content else 0.0
-    return copies + max(cost.peak_bytes for cost in costs)
-
-
-def _bytes(content: Features) -> int:
-    parts = (
-        [content.data, content.indices, content.indptr]
-        if isinstance(content, sparse.sparray)
-        else [content]
-    )
-    return sum(part.nbytes for part in parts)
+    return NUMBER_BYTES * max(cost.numbers for cost in costs)
 
 
 @functools.cache
 def _rate() -> float:
-    """Return the operations a second of the fastest of some dense products.
-
-    Some have few rows, which a library gives to one thread: where other programs are at work, the
-    threads of a large product wait for each other.
-    """
-    rates = []
-    for rows, times in ((64, 200), (1024, 3)):
-        square = np.random.default_rng(0).random((rows, rows), np.float32)
-        seconds = timeit.repeat(lambda: square @ square, repeat=times, number=1)  # noqa: B023
-        rates.append(2.0 * rows**3 / min(seconds))
-    return EFFICIENCY * max(rates)
-
-
-def _reset_peak() -> int | None:
-    """Forget the largest memory of this process so far, and return what it has now; None where the
-    system does not tell.
-    """
-    try:
-        (PROCESS / "clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return None
-    return _process_bytes("VmRSS")
-
-
-def _process_bytes(name: str) -> int | None:
-    """Return a line of the process's status on Linux, in bytes."""
-    try:
-        status = (PROCESS / "status").read_text(encoding="ascii")
-    except OSError:
-        return None
-    return 1024 * int(status.partition(f"{name}:")[2].split()[0])
+    """Return the operations a second of a factor, by the fastest of some dense products."""
+    square = np.random.default_rng(0).random((1024, 1024), np.float32)
+    seconds = min(timeit.repeat(lambda: square @ square, repeat=5, number=1))
+    return EFFICIENCY * 2.0 * len(square) ** 3 / seconds

@@ -23,11 +23,7 @@ from ncfbench.runs.ranks import Scores
 Fitted: TypeAlias = Callable[[Ids], Scores]
 """Returns the scores of some candidates, by their ids."""
 COLUMNS = 512
-"""Columns of a block of a product, and of right sides solved together by conjugate gradients."""
-TOLERANCE, STEPS = 1e-4, 300
-"""Length of a residual over that of the right side at which conjugate gradients end, and most
-steps of them.
-"""
+"""Columns of a block of a product."""
 DIMENSION, SWEEPS, PAIRS = 64, 10, 2.0
 """Length of a vector of iALS, its least squares of both sides, and the weight of all pairs over
 that of all links. One weight of a pair for all data would be too large where links are few.
@@ -43,11 +39,11 @@ SLOW = 8
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes of the largest arrays of one fit and of its candidates' scores, and floating-point
-    operations: those that are :data:`SLOW` count as many of a large dense product.
+    """Numbers in the dense matrices of one fit and its candidates, and floating-point operations:
+    those that are :data:`SLOW` count as many of a large dense product.
     """
 
-    peak_bytes: float
+    numbers: float
     operations: float = 0.0
 
 
@@ -88,37 +84,29 @@ def profile(task: Task, penalty: float = 0.0) -> Fitted:
 
 def profile_cost(task: Task, candidates: int) -> Cost:
     """Return the cost of products of all known items with the candidates."""
-    known, width = len(task.known), _width(task)
     links = 2.0 * SLOW * task.links_UxI.nnz * candidates
-    block = min(candidates, COLUMNS) * (known + 2 * width)
-    return Cost(4.0 * (candidates * known + block), _operations(task, candidates) + links)
+    return Cost(candidates * len(task.known), _operations(task, candidates) + links)
 
 
 def ridge(task: Task, penalty: float) -> Fitted:
     """Regress a user's links on content: w_u = (X'X + penalty I)^-1 X'y_u (Hoerl, Kennard 1970).
 
     With fewer features than items X'X + penalty I is factorised by Cholesky, else XX' + penalty I,
-    the same by (X'X + penalty I)^-1 X' = X' (XX' + penalty I)^-1; where memory holds neither,
-    conjugate gradients multiply by X and X' only. Solved for the candidates or for the users,
-    whichever are fewer. Of TF-IDF the Gram matrix costs a hundredth of its factor, so each penalty
-    has both.
+    the same by (X'X + penalty I)^-1 X' = X' (XX' + penalty I)^-1. Solved for the candidates or for
+    the users, whichever are fewer. Of TF-IDF the Gram matrix costs a hundredth of its factor, so
+    each penalty has both.
     """
     content, known = task.content, task.content[task.known]
-    form = ridge_form(task)
-    if form == "gradients":
-        return _by_content(
-            task,
-            lambda candidates: _by_items(task, _by_gradients(known, penalty, content[candidates])),
-        )
-    factor = _factor(_gram(known.T if form == "primal" else known), penalty)
+    is_primal = _width(task) <= len(task.known)
+    factor = _factor(_gram(known.T if is_primal else known), penalty)
 
     def fitted(candidates: Ids) -> Scores:
         chosen = content[candidates]
         if len(candidates) <= task.links_UxI.shape[0]:
-            if form == "primal":
+            if is_primal:
                 return _by_items(task, _products(known, _solve(factor, _columns(chosen)).T))
             return _by_items(task, _solve(factor, _products(chosen, known).T))
-        if form == "primal":
+        if is_primal:
             weights = _solve(factor, _columns(task.known_UxK @ known))
         else:
             weights = known.T @ np.ascontiguousarray(_solve(factor, _columns(task.known_UxK)))
@@ -127,23 +115,13 @@ def ridge(task: Task, penalty: float) -> Fitted:
     return _by_content(task, fitted)
 
 
-def ridge_form(task: Task) -> str:
-    """Return ``primal``, ``dual`` or ``gradients``, of which ridge solves one."""
-    size = min(len(task.known), _width(task))
-    if 4.0 * size**2 > task.memory_bytes / 3:
-        return "gradients"
-    return "primal" if size == _width(task) else "dual"
-
-
 def ridge_cost(task: Task, candidates: int) -> Cost:
     """Return the cost of a factor and of the right sides of candidates or users."""
     known, width = len(task.known), _width(task)
     size, sides = min(known, width), min(candidates, task.links_UxI.shape[0])
     products = _operations(task, size + sides) + 2.0 * SLOW * task.links_UxI.nnz * sides
-    if ridge_form(task) == "gradients":
-        return Cost(4.0 * candidates * known, 60 * products)
     solved = size**3 / 3 + 2.0 * size**2 * sides
-    return Cost(4.0 * (size**2 + sides * (width + known)), products + solved)
+    return Cost(size**2 + sides * (width + known), products + solved)
 
 
 def ease(task: Task, penalty: float) -> Fitted:
@@ -173,8 +151,8 @@ def ease_cost(task: Task, candidates: int) -> Cost:
     """Return the cost of the inverse of a Gram matrix over users or items, and of its product."""
     n_users, known, links = task.links_UxI.shape[0], len(task.known), task.links_UxI.nnz
     size = min(n_users, known)
-    sides = 4.0 * known * n_users if n_users < known else 0.0
-    return Cost(8.0 * size**2 + sides, size**3 + 4.0 * SLOW * links * size)
+    sides = known * n_users if n_users < known else 0
+    return Cost(2 * size**2 + sides, size**3 + 4.0 * SLOW * links * size)
 
 
 def ials(task: Task, penalty: float) -> Fitted:
@@ -192,15 +170,14 @@ def ials_cost(task: Task, candidates: int) -> Cost:
     rows = task.links_UxI.shape[0] + len(task.known)
     links = 2 * 2.0 * task.links_UxI.nnz * DIMENSION**2
     solved = SLOW * rows * DIMENSION**3
-    batches = BATCH_LINKS * DIMENSION + 4.0 * min(BATCH_ROWS, rows) * DIMENSION**2
-    vectors = 2.0 * sum(task.links_UxI.shape) * DIMENSION
-    return Cost(4.0 * (vectors + batches), SWEEPS * (links + solved))
+    vectors = 2 * sum(task.links_UxI.shape) * DIMENSION
+    return Cost(vectors, SWEEPS * (links + solved))
 
 
 FLOORS: Mapping[str, Floor] = {
     "popularity": Floor(
         popularity,
-        lambda task, candidates: Cost(4.0 * candidates),
+        lambda task, candidates: Cost(candidates),
         needs_links=True,
     ),
     "profile": Floor(
@@ -315,29 +292,6 @@ def _of_known(task: Task, candidates: Ids, scores_of_known: Scores) -> Scores:
         return of_candidates
 
     return scores
-
-
-def _by_gradients(known: Features, penalty: float, chosen: Features) -> Float32:
-    """Return X (X'X + penalty I)^-1 x_c of some candidates, float32[K, C]."""
-    weights = np.empty((known.shape[0], chosen.shape[0]), np.float32)
-    for columns in _blocks(chosen.shape[0]):
-        right = np.ascontiguousarray(_columns(chosen[columns]))
-        solution, residual = np.zeros_like(right), right.copy()
-        direction, lengths = residual.copy(), np.square(residual).sum(axis=0)
-        limit = TOLERANCE**2 * lengths
-        for _ in range(STEPS):
-            if (lengths <= limit).all():
-                break
-            image = known.T @ (known @ direction) + np.float32(penalty) * direction
-            curvature = (direction * image).sum(axis=0)
-            step = np.divide(lengths, curvature, where=curvature > 0, out=np.zeros_like(lengths))
-            solution += step * direction
-            residual -= step * image
-            before, lengths = lengths, np.square(residual).sum(axis=0)
-            ratio = np.divide(lengths, before, where=before > 0, out=np.zeros_like(lengths))
-            direction = residual + ratio * direction
-        weights[:, columns] = known @ solution
-    return weights
 
 
 def _products(left: Features, right: Features) -> Float32:

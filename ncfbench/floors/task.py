@@ -34,19 +34,17 @@ class Task:
         links_UxI: float32, 1 at every training link.
         content_IxF: float32, a row for each item; None where items have no content.
         leaves_out_known: whether a user's training items are no candidates for him.
-        memory_bytes: that the arrays of a floor may take.
     """
 
     links_UxI: sparse.csr_array
     content_IxF: Features | None = None
     leaves_out_known: bool = False
-    memory_bytes: float = np.inf
 
     @classmethod
-    def of(cls, dataset: Dataset, content: Features | None, memory_bytes: float) -> Task:
+    def of(cls, dataset: Dataset, content: Features | None = None) -> Task:
         """Return the task of a data set."""
         links = _links(*dataset.links("train"), (dataset.n_users, dataset.n_items))
-        return cls(links, content, dataset.ranks_known_items, memory_bytes)
+        return cls(links, content, dataset.ranks_known_items)
 
     @cached_property
     def known(self) -> Ids:

@@ -120,10 +120,6 @@ class BatchMaker:
             n_items=np.int32(counts.items),
         )
 
-    def with_random_items(self, batch: Batch) -> Batch:
-        """Return a batch with other items in the same slots."""
-        return batch._replace(items=self.items(len(batch.items)))
-
     def _links(self, counts: Counts) -> tuple[np.ndarray, ...]:
         """Return the arrays of links: ``pos_user``, ``pos_item`` and the negatives'."""
         b, users, items = self.config.batch_size, counts.users, counts.items

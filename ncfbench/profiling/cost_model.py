@@ -17,20 +17,12 @@ import numpy as np
 
 from ncfbench.sampling.batch import Batch, Listed
 
-RESIDUAL_TOLERANCE = 0.15
-"""A prediction that is off by more than this names what is responsible."""
-SPREAD_TOLERANCE = 0.5
-"""A part whose middle half of rounds spreads by more than this marks a noisy machine."""
-DRIFT_TOLERANCE = 0.1
-"""Halves of a measurement that differ by more than this mark one, too."""
 AXES = ("users", "items", "vectors", "matrix")
 """Counts that have a cost: interactions come as vectors' products, or as a matrix of the batch's
 users.
 """
 PARTS = ("users", "items", "interactions", "fixed")
 """Parts of a predicted step."""
-CAUSES = ("items", "composition", "sampling")
-"""Origins of a prediction's error; see :func:`residuals`."""
 
 
 @dataclass(frozen=True)
@@ -108,49 +100,3 @@ def predict_full(step: float, sampling: float, *, accelerator: bool) -> float:
         sampling: seconds of building a batch and moving it to the device, alone.
     """
     return max(sampling, step) if accelerator else step + sampling
-
-
-def residuals(
-    predicted_step: float,
-    predicted_full: float,
-    random_items_step: float,
-    step: float,
-    full: float,
-) -> dict[str, float]:
-    """Return the error of a predicted iteration by :data:`CAUSES`, as shares of the measured one.
-
-    The shares add up to the whole error.
-
-    - ``items``: the sampler's own items take longer than random ones in the same slots, by their
-      texts.
-    - ``composition``: with random items too the step is off: its costs do not add up at these
-      counts, or its links lie otherwise than those of constructed batches.
-    - ``sampling``: what the sampler adds to the step.
-
-    Args:
-        predicted_step, predicted_full: seconds of an iteration by the unit costs.
-        random_items_step: seconds of the step on the sampler's batches with random items.
-        step, full: seconds of an iteration, measured in both accounts.
-    """
-    missed = {
-        "items": step - random_items_step,
-        "composition": random_items_step - predicted_step,
-        "sampling": (full - step) - (predicted_full - predicted_step),
-    }
-    return {name: value / full for name, value in missed.items()}
-
-
-def responsible(own: Mapping[str, float], baseline: Mapping[str, float]) -> str:
-    """Return the cause with the largest share of an error: the iteration's or the speedup's.
-
-    Whichever is further off counts. The error of a speedup is the difference of both samplers'
-    errors, so that what they share cancels. Only a cause whose share has the sign of the whole
-    explains it.
-
-    Args:
-        own, baseline: :func:`residuals` of the sampler and of its baseline.
-    """
-    difference = {name: value - baseline[name] for name, value in own.items()}
-    shares = max((own, difference), key=lambda each: abs(sum(each.values())))
-    sign = 1 if sum(shares.values()) >= 0 else -1
-    return max(shares, key=lambda name: sign * shares[name])

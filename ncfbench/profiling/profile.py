@@ -18,9 +18,8 @@ from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import cost_rows, rounds
-from ncfbench.profiling.answer import Answer, answer
 from ncfbench.profiling.calibration import BatchMaker, calibration_points
-from ncfbench.profiling.cost_model import Counts, responsible
+from ncfbench.profiling.cost_model import Counts
 from ncfbench.profiling.cost_rows import Row
 from ncfbench.reporting.labels import unusual_settings
 from ncfbench.rng import Streams
@@ -31,7 +30,6 @@ from ncfbench.timing import environment
 from ncfbench.timing.clock import format_duration
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
-from ncfbench.timing.speedups import drift
 from ncfbench.training.loop import timed_loops
 from ncfbench.training.step import Trainer
 
@@ -50,11 +48,6 @@ class Record:
     def tables(self) -> dict[str, list[Row]]:
         """Rows by their names in :data:`ncfbench.storage.schemas.PROFILE_TABLES`."""
         return dict(vars(self))
-
-    @property
-    def answer(self) -> Answer:
-        """The findings, in words and numbers."""
-        return answer(self.costmodel, self.unitcost)
 
 
 def profile(
@@ -113,16 +106,15 @@ def _profile(
         trainer, state = Trainer.create(example, dataset)
         for name, loop in loops.items():
             loop.trainer.require_memory(loop.state, batches[name], loop.content)
-        steps = rounds.Steps(state, content)
-        maker = BatchMaker(dataset.graph, example)
-        programs = rounds.timed_steps(points, maker, steps, trainer)
+        steps = rounds.Steps(trainer, state, content)
+        programs = rounds.timed_steps(points, BatchMaker(dataset.graph, example), steps)
         for name, loop in loops.items():
-            programs += rounds.timed_sampler(name, loop, samplers[name], maker, steps)
+            programs += rounds.timed_sampler(name, loop, samplers[name])
         others.warn(progress.say)
         passes, round_seconds = rounds.plan_round(programs)
         progress.say(f"{n_rounds} rounds of about {format_duration(round_seconds)} each.")
         samples = _measure(programs, n_rounds, passes, progress)
-        others.warn(progress.say, is_over=True)
+        others.warn(progress.say)
     costs, unit_rows = cost_rows.unit_costs(samples, points)
     on_accelerator = any(device["platform"] != "cpu" for device in described["devices"])
     rows: list[Row] = []
@@ -133,12 +125,6 @@ def _profile(
         rows.append(row)
     for row in rows:
         row |= cost_rows.speedup_columns(row, rows[0], samples)
-        row["drift"] = drift(cost_rows.per_call(samples, "full", row["sampler"]))
-        row["responsible"] = responsible(row["residuals"], rows[0]["residuals"])
-    for row in rows:
-        row["residuals"] = [
-            {"part": name, "share": share} for name, share in row["residuals"].items()
-        ]
     identity = identity_of(example)
     common = {name: identity[name] for name in ("dataset", "encoder", "loss", "batch_size")}
     common |= {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, cycle, islice
+from itertools import count, cycle
 from typing import Any, TypeAlias
 
 import jax
@@ -18,8 +18,7 @@ import numpy as np
 
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.calibration import BatchMaker, Points, labels
-from ncfbench.profiling.cost_rows import RANDOM_ITEMS, SAMPLING, Row
-from ncfbench.runs.schedule import STEP_BATCHES
+from ncfbench.profiling.cost_rows import SAMPLING, Row
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.training.loop import InFlight, TimedLoop
@@ -76,7 +75,7 @@ class Timed:
 
 @dataclass
 class Steps:
-    """Training steps on given batches, of any trainers whose states have the same shapes.
+    """Training steps of a trainer on given batches.
 
     One state goes from call to call, as in training: a step takes over the state's memory.
 
@@ -84,15 +83,16 @@ class Steps:
         content: the texts.
     """
 
+    trainer: Trainer
     state: TrainState
     content: DeviceContent
 
-    def call(self, trainer: Trainer, batches: Sequence[Batch]) -> Call:
-        """Return a trainer's step on batches, which take turns."""
-        in_flight, source = InFlight(trainer), cycle(batches)
+    def call(self, batches: Sequence[Batch]) -> Call:
+        """Return the step on batches, which take turns."""
+        in_flight, source = InFlight(self.trainer), cycle(batches)
 
         def call() -> TrainState:
-            self.state, loss = trainer.step(self.state, next(source), self.content)
+            self.state, loss = self.trainer.step(self.state, next(source), self.content)
             in_flight.add(loss)
             return self.state
 
@@ -128,16 +128,11 @@ def measure_round(number: int, programs: Sequence[Timed], passes: int, stop: Sto
     return rows
 
 
-def timed(part: str, size: int, call: Call, sampler: str | None = None) -> Timed:
-    """Compile a function that is called over and over; choose how many calls fill a block.
-
-    Args:
-        part: its name; a step is in every pass of a round.
-    """
-    is_step = part.startswith("step")
+def timed(part: str, size: int, call: Call) -> Timed:
+    """Compile a step that is called over and over; choose how many calls fill a block."""
 
     def block(calls: int) -> float:
-        if is_step and calls >= WARM_UP:
+        if calls >= WARM_UP:
             jax.block_until_ready(call())
         begin = time.perf_counter()
         for _ in range(calls):
@@ -152,32 +147,24 @@ def timed(part: str, size: int, call: Call, sampler: str | None = None) -> Timed
     def measure(stop: Stop) -> Mapping[str, tuple[int, float]]:
         return {part: (calls, block(calls))}
 
-    return Timed(size, sampler, measure, calls * once, in_every_pass=is_step)
+    return Timed(size, None, measure, calls * once, in_every_pass=True)
 
 
-def timed_steps(points: Points, maker: BatchMaker, steps: Steps, trainer: Trainer) -> list[Timed]:
+def timed_steps(points: Points, maker: BatchMaker, steps: Steps) -> list[Timed]:
     """Compile the step for constructed batches of each of the calibration's counts."""
-    layout, found = trainer.layout, []
+    layout, found = steps.trainer.layout, []
     for counts, (part, size) in labels(points).items():
         batches = layout.keep([layout.put(maker.batch(counts)) for _ in range(BATCHES)])
-        call = steps.call(trainer, batches)
-        found.append(timed(part, size, call))
+        found.append(timed(part, size, steps.call(batches)))
     return found
 
 
-def timed_sampler(
-    name: str, loop: TimedLoop, sampler: Sampler, maker: BatchMaker, steps: Steps
-) -> list[Timed]:
-    """Compile a sampler's loop.
+def timed_sampler(name: str, loop: TimedLoop, sampler: Sampler) -> list[Timed]:
+    """Compile a sampler's loop. Return the loop's two accounts, and the sampler alone.
 
     Args:
         sampler: not the loop's own, whose thread may be at work.
-
-    Returns:
-        The loop's two accounts, the sampler alone, and the step with random items in the slots of
-        the sampler's batches.
     """
-    layout = loop.trainer.layout
     iterations, seconds = choose_iterations(loop)
     slots, n_alone = loop.item_slots, min(32, iterations)
     starts = count(0, n_alone)
@@ -191,23 +178,13 @@ def timed_sampler(
         return _accounts(loop)
 
     def alone(stop: Stop) -> Mapping[str, tuple[int, float]]:
-        seconds = sampling_seconds(sampler, slots, next(starts), n_alone, layout.put)
+        seconds = sampling_seconds(sampler, slots, next(starts), n_alone, loop.trainer.layout.put)
         return {part: (n_alone, value) for part, value in seconds.items()}
 
-    batches = islice(sampler.batches(0, slots), STEP_BATCHES)
-    placed = [layout.put(maker.with_random_items(batch)) for batch in batches]
-    # The loop has compiled its step for so many slots; a later batch may need more.
-    alike = layout.keep([batch for batch in placed if len(batch.items) == slots])
     return [
         Timed(slots, name, full, iterations * seconds, in_every_pass=True),
         Timed(slots, name, step, iterations // 2 * seconds, in_every_pass=True),
         Timed(slots, name, alone, 0),
-        timed(
-            RANDOM_ITEMS,
-            slots,
-            steps.call(loop.trainer, alike[:BATCHES]),
-            name,
-        ),
     ]
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
-from ncfbench.profiling.answer import errors, noise, title
-from ncfbench.profiling.cost_model import PARTS, RESIDUAL_TOLERANCE
+from ncfbench.profiling.cost_model import PARTS
 from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.storage import tables
@@ -28,7 +27,7 @@ UNIT_TITLES = {
     "matrix": "t_i, by a matrix",
     "fixed": "fixed, an iteration",
 }
-SAMPLER = Col("sampler", title)
+SAMPLER = Col("sampler", lambda row: find_sampler(row["sampler"]).with_strata(row["strata"]).title)
 
 
 def _milliseconds(heading: str, key: str) -> Col:
@@ -63,7 +62,7 @@ def profile_tables(found: Mapping[str, Sequence[Row]]) -> list[Table]:
         shown += [
             _unit_costs(units, name),
             _counts(rows, name),
-            _predictions(rows, units, name),
+            _predictions(rows, name),
             _accounts(rows, name),
         ]
     return shown
@@ -104,9 +103,6 @@ def _settings(row: Row) -> tuple[Any, ...]:
 
 
 def _unit_costs(units: Sequence[Row], name: str) -> Table:
-    def ends(row: Row) -> Any:
-        return None if row["unit_seconds"] is None else (row["unit_lower"], row["unit_upper"])
-
     by_part = {row["part"]: row for row in units}
     notes = [
         "In the step: what one more adds to a training step; fixed is what no count changes.",
@@ -117,11 +113,7 @@ def _unit_costs(units: Sequence[Row], name: str) -> Table:
         f"Unit costs, forward and backward: {name}",
         [
             Col("part", lambda row: UNIT_TITLES[row["part"]]),
-            *under(
-                "microseconds each",
-                Col("in the step", "unit_seconds", ",.4g", scale=1e6),
-                Col("interval", ends, interval(",.4g"), scale=1e6),
-            ),
+            Col("microseconds each", "unit_seconds", ",.4g", scale=1e6),
         ],
         [by_part[part] for part in UNIT_TITLES if part in by_part],
         notes,
@@ -164,29 +156,29 @@ def _counts(rows: Sequence[Row], name: str) -> Table:
     )
 
 
-def _predictions(rows: Sequence[Row], units: Sequence[Row], name: str) -> Table:
+def _predictions(rows: Sequence[Row], name: str) -> Table:
     enough = rows[0]["rounds"] >= ROUNDS_OF_INTERVALS
 
-    def off(measure: str) -> Col:
-        return Col("off %", lambda row: errors(row)[measure], "+.1f", scale=100)
+    def off(column: str) -> Col:
+        return Col(
+            "off %",
+            lambda row: row[f"predicted_{column}"] / row[f"measured_{column}"] - 1,
+            "+.1f",
+            scale=100,
+        )
 
     def account(name: str) -> list[Col]:
         return under(
             name,
             _milliseconds("predicted", f"predicted_{name}_iteration_seconds"),
             _milliseconds("measured", f"measured_{name}_iteration_seconds"),
-            off(name),
+            off(f"{name}_iteration_seconds"),
         )
-
-    def due_to(row: Row) -> Any:
-        is_off = max(map(abs, errors(row).values())) > RESIDUAL_TOLERANCE
-        return row["responsible"] if is_off else ""
 
     def ends(row: Row) -> Any:
         return (row["lower_full_speedup"], row["upper_full_speedup"]) if enough else None
 
     source = "Speedups: ratios of the medians of interleaved blocks"
-    signs = noise(rows, units)
     return Table.of(
         "Milliseconds of an iteration, predicted and measured; speedups over"
         f" {find_sampler(rows[0]['baseline']).title}: {name}",
@@ -200,20 +192,14 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row], name: str) -> Table:
                 Col("predicted", "predicted_full_speedup", ".2f"),
                 Col("measured", "measured_full_speedup", ".2f"),
                 Col("interval", ends, interval(".2f")),
-                off("speedup"),
+                off("full_speedup"),
             ),
-            Col("most due to", due_to, align="left"),
         ],
         rows,
         [
-            "Most due to, where a prediction is off by more than"
-            f" {100 * RESIDUAL_TOLERANCE:.0f} %: items, the sampler's own take longer or shorter"
-            " than random ones; composition, the costs do not add up for this batch; sampling,"
-            " beside the step.",
             f"{source}, with 95 % intervals."
             if enough
             else f"{source}; intervals need --rounds {ROUNDS_OF_INTERVALS} or more.",
-            *([f"NOISY MACHINE: {', '.join(signs)}."] if signs else []),
         ],
         name="predictions",
     )

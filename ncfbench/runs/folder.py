@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import shutil
@@ -48,7 +47,6 @@ class RunRecord:
 
     folder: Path
     config: RunConfig
-    """Settings of the last session: its devices took the times, whatever ``config.json`` names."""
     data_fingerprint: str
     environment: Mapping[str, Any]
     curve: list[dict[str, Any]]
@@ -90,15 +88,6 @@ class RunRecord:
 def clock_at(record: RunRecord, iteration: int) -> float:
     """Return the seconds of training at a row of the curve, by the median of an iteration."""
     return float(iteration * (record.summary["full_iteration_seconds"] or 0.0))
-
-
-def create(
-    runs_dir: Path, config: RunConfig, data_fingerprint: str, feature_seconds: float = 0.0
-) -> Path:
-    """Create a folder by :func:`make_run_folder` and :func:`write_config`, and return it."""
-    folder = make_run_folder(runs_dir, config)
-    write_config(folder, config, data_fingerprint, feature_seconds)
-    return folder
 
 
 def make_run_folder(runs_dir: Path, config: RunConfig) -> Path:
@@ -145,26 +134,6 @@ def make_folder(parent: Path, name: str) -> Path:
     return folder
 
 
-def read_last_settings(folder: Path) -> tuple[RunConfig, str]:
-    """Return the settings of a run's last session (:attr:`RunRecord.config`), and the fingerprint.
-
-    Raises:
-        DataError: a file is missing or damaged.
-        UsageError: the settings are not possible in this program.
-    """
-    config, fingerprint = read_config(folder / "config.json")
-    path = folder / "environment.json"
-    if not path.exists():
-        return config, fingerprint
-    try:
-        mesh = tables.read_json(path).get("mesh") or {"devices": 1}
-        return dataclasses.replace(config, devices=mesh["devices"]), fingerprint
-    except (AttributeError, KeyError, TypeError, UsageError) as error:
-        raise DataError(
-            f"{path} is damaged: the devices that it names are not possible: {error!r}."
-        ) from error
-
-
 def read(folder: Path) -> RunRecord:
     """Read a run's records.
 
@@ -175,7 +144,7 @@ def read(folder: Path) -> RunRecord:
         DataError: a file is missing or damaged; the message names it.
     """
     try:
-        config, fingerprint = read_last_settings(folder)
+        config, fingerprint = read_config(folder / "config.json")
     except UsageError as error:
         raise DataError(f"{folder / 'config.json'} cannot be used: {error}") from error
     summary = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)

@@ -58,7 +58,8 @@ class ConsoleProgress(Progress):
 
     Args:
         bars: where several runs have their bars; by default this run has one of its own.
-        name: the run's, before what its bar shows.
+        name: of one of several runs, before what its bar and its lines show; with bars it has no
+            lines for epochs.
     """
 
     def __init__(self, console: Console, bars: Bars | None = None, name: str = "") -> None:
@@ -71,7 +72,8 @@ class ConsoleProgress(Progress):
     def begin(self, title: str, total: int, done: int) -> None:
         """Print the title and start the bar."""
         start = f", from iteration {done:,}" if done else ""
-        self.say(f"{title}: {total:,} iterations{start}")
+        if not self.name:
+            self.say(f"{title}: {total:,} iterations{start}")
         self.start(total, done)
 
     def start(self, total: int, done: int, unit: str = "iteration") -> None:
@@ -92,7 +94,7 @@ class ConsoleProgress(Progress):
         now = time.perf_counter()
         if self.bars is None:
             what = f"{text}{state}: {self._unit}" if text else self._unit
-            self.break_silence(what, done, self._total)
+            self._break_silence(what, done, self._total)
         elif now - self._shown >= SHOWN_SECONDS:
             self._shown = now
             self._update(text, completed=done, **({"state": state} if text else {}))
@@ -100,13 +102,15 @@ class ConsoleProgress(Progress):
     def embedded(self, done: int, total: int) -> None:
         """Show the items in place of the epoch until the next row, or break a long silence."""
         if self.bars is None:
-            self.break_silence("embedded item", done, total)
+            self._break_silence("embedded item", done, total)
         self._update(f"item {done:,} of {total:,}")
 
     def record(self, row: Mapping[str, Any]) -> None:
         """Print a row that ends an epoch, and show it in the bar, with the rate since the last."""
-        if row["test_recall_at_50"] is not None or row["epoch"] == int(row["epoch"]):
-            self.print_epoch(row)
+        ends_epoch = row["test_recall_at_50"] is not None or row["epoch"] == int(row["epoch"])
+        if ends_epoch and not (self.name and self.bars):
+            parts = [f"epoch {row['epoch']:6.2f}", f"iteration {row['iteration']:6d}"]
+            self.say("  ".join([*parts, *describe_quality(row), f"{row['train_seconds']:.1f} s"]))
         state = f", loss {row['probe_loss']:.4f}"
         iterations, seconds = row["iteration"] - self._last[0], row["train_seconds"] - self._last[1]
         if seconds > 0:
@@ -114,19 +118,14 @@ class ConsoleProgress(Progress):
         self._last = (row["iteration"], row["train_seconds"])
         self._update(f"epoch {row['epoch']:.2f}", completed=row["iteration"], state=state)
 
-    def print_epoch(self, row: Mapping[str, Any]) -> None:
-        """Print a row that ends an epoch."""
-        parts = [f"epoch {row['epoch']:6.2f}", f"iteration {row['iteration']:6d}"]
-        self.say("  ".join([*parts, *describe_quality(row), f"{row['train_seconds']:.1f} s"]))
-
-    def break_silence(self, what: str, done: int, total: int) -> None:
+    def _break_silence(self, what: str, done: int, total: int) -> None:
         """Print how far the run is, if nothing was printed for a while."""
         if time.perf_counter() - self._said >= SILENCE_SECONDS:
             self.say(f"{what} {done:,} of {total:,}")
 
     def say(self, text: str) -> None:
         """Print a message."""
-        self.console.print(text, soft_wrap=True)
+        self.console.print(f"{self.name}: {text}" if self.name else text, soft_wrap=True)
         self._said = time.perf_counter()
 
     def end(self) -> None:

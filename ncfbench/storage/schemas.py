@@ -21,7 +21,6 @@ TYPES = {
     "integers": pa.list_(pa.int64()),
     "numbers": pa.list_(pa.float64()),
     "floats": pa.list_(pa.float32()),
-    "shares": pa.list_(pa.struct([("part", pa.string()), ("share", pa.float64())])),
 }
 
 
@@ -115,7 +114,7 @@ EXPOSURE = tuple(f"{name}_at_{m}" for m in CUTOFFS for name in ("coverage", "pop
 FLOOR = _schema(
     "floor",
     "text: dataset floor content settings chosen_by number: penalty numbers: penalties recalls",
-    "number: content_seconds fit_seconds choice_seconds ranking_seconds integer: peak_bytes",
+    "number: content_seconds fit_seconds choice_seconds ranking_seconds",
     ["number:", *QUALITY_COLUMNS, *(f"test_{name}" for name in EXPOSURE)],
     ["floats:", *OF_USERS["test"], *OF_USERS["validation"]],
     "text: data_fingerprint environment_key",
@@ -128,9 +127,8 @@ validation, what stood in for it, or given; ``recalls``: recall@50 there with ea
 
 ``content_seconds``: vectors of the items, which floors share, derived features included;
 ``fit_seconds``: the fit with the penalty of the row; ``choice_seconds``: all that chose it;
-``ranking_seconds``: the test links. ``peak_bytes``: by which memory grew at most. ``coverage``:
-share of the candidates that are among the M best of any user with a test link; ``popularity``: mean
-training links of these items.
+``ranking_seconds``: the test links. ``coverage``: share of the candidates that are among the M best
+of any user with a test link; ``popularity``: mean training links of these items.
 The columns of :data:`OF_USERS` are as in :data:`EVALUATION`; those of validation links are null
 where there are none.
 """
@@ -226,7 +224,7 @@ PROFILE = _schema(
 """Raw samples of a profile: ``calls`` of a part took ``seconds``.
 
 ``part``: step by items, users, vectors, matrix (the step on constructed batches, at ``size`` nodes
-or interactions); and full, step, step on random items, draw, assemble, transfer of a sampler.
+or interactions); and full, step, draw, assemble, transfer of a sampler.
 """
 
 COSTMODEL = _schema(
@@ -237,7 +235,6 @@ COSTMODEL = _schema(
     "number: distinct_users distinct_items integer: user_slots item_slots interactions",
     "text: interaction_kind number: predicted_users_seconds predicted_items_seconds",
     "predicted_interactions_seconds predicted_fixed_seconds",
-    "random_items_step_iteration_seconds",
     "predicted_step_iteration_seconds measured_step_iteration_seconds",
     "predicted_full_iteration_seconds measured_full_iteration_seconds",
     [
@@ -245,32 +242,23 @@ COSTMODEL = _schema(
         for account in ("step", "full")
         for name in ("predicted", "measured", "lower", "upper")
     ],
-    "text: responsible shares: residuals number: draw_seconds assemble_seconds transfer_seconds",
-    "drift integer: links",
+    "number: draw_seconds assemble_seconds transfer_seconds integer: links",
     "text: data_fingerprint environment_key",
 )
 """One row for each sampler of a profile: counts, predicted and measured seconds, speedups over the
 baseline.
-
-``random_items_step_iteration_seconds``: the step on the sampler's batches with random items in
-their slots. ``residuals``: what the prediction of a full iteration misses, by cause, as shares of
-it; ``responsible``: the largest of them and the baseline's. ``drift``: the second half of the
-rounds over the first.
 """
 
 UNITCOST = _schema(
     "unitcost",
     "text: dataset encoder loss settings part unusual_settings integer: batch_size",
-    "number: unit_seconds unit_lower unit_upper spread",
-    "integers: sizes numbers: seconds step_seconds",
+    "number: unit_seconds integers: sizes numbers: step_seconds",
     "text: data_fingerprint environment_key",
 )
 """One row for each part.
 
-``unit_seconds``: what one more node or interaction adds to the step, with its 95 % interval; for
-the part ``fixed`` what no count changes.
-``seconds``: what so many add to the step. ``spread``: upper over lower quartile of the rounds,
-less 1.
+``unit_seconds``: what one more node or interaction adds to the step; for the part ``fixed`` what no
+count changes. ``step_seconds``: medians of the steps of each of the ``sizes``.
 """
 
 PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}

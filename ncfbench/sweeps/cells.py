@@ -197,8 +197,6 @@ def read_progress(
                 continue
             if runs.read_revisions(folder / "config.json") != revisions_of(config):
                 continue
-            # A run that was resumed on other devices is no longer the cell's.
-            config, _ = runs.read_last_settings(folder)
             cell = wanted.get((cell_identity(config), fingerprint))
             if cell is None:
                 continue

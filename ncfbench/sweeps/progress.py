@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ncfbench.runs.progress import ConsoleProgress, Progress, describe_quality, make_bars
+from ncfbench.runs.progress import ConsoleProgress, Progress, make_bars
 from ncfbench.sweeps.cells import Cell, label_cells
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class SweepProgress:
         self._running.add(cell)
         if self.console is None:
             return Progress()
-        return _CellProgress(self.console, self.bars, self._names[cell], cell.config.epochs)
+        return ConsoleProgress(self.console, self.bars, self._names[cell])
 
     def finish(self, cell: Cell) -> None:
         """Show how a cell ended."""
@@ -61,26 +61,3 @@ class SweepProgress:
             "running" if cell in self._running else cell.status for cell in self._names
         )
         return ", ".join(f"{counted[status]} {status}" for status in ORDER if counted[status])
-
-
-class _CellProgress(ConsoleProgress):
-    """Shows a cell's run under the cell's name."""
-
-    def __init__(self, console: Console, bars: Any, name: str, epochs: int) -> None:
-        super().__init__(console, bars, name)
-        self.epochs = epochs
-
-    def begin(self, title: str, total: int, done: int) -> None:
-        self.start(total, done)
-
-    def print_epoch(self, row: Mapping[str, Any]) -> None:
-        if self.bars is None:
-            loss, *recalls = describe_quality(row)
-            figures = ", ".join([loss, *recalls[:1], f"{row['train_seconds']:.1f} s"])
-            self.say(f"epoch {row['epoch']:g} of {self.epochs}, {figures}")
-
-    def break_silence(self, what: str, done: int, total: int) -> None:
-        """Print nothing: the ends of epochs of all cells are lines enough."""
-
-    def say(self, text: str) -> None:
-        super().say(f"{self.name}: {text}")

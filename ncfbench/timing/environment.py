@@ -22,7 +22,7 @@ import psutil
 from ncfbench import __version__
 from ncfbench.storage.free_space import CONTROL_GROUP, available_memory
 from ncfbench.timing import allocator
-from ncfbench.timing.contention import available_cores
+from ncfbench.timing.contention import own_cores
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pyarrow")
 VARIABLES = (
@@ -56,7 +56,7 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
 
     environment: dict[str, Any] = {
         "cpu": processor().name,
-        "cores": available_cores(),
+        "cores": len(own_cores()),
         "machine_cores": psutil.cpu_count(),
         "core_quota": _core_quota(),
         "governor": _first_line(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
@@ -74,7 +74,7 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
         "ncfbench": __version__,
         "commit": _commit(),
         "host_key": host_key(),
-        "load_average": load_average(),
+        "load_average": list(psutil.getloadavg()),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
     if mesh is not None:
@@ -99,7 +99,7 @@ def host_key() -> str:
     """
     described = {
         "cpu": processor().name,
-        "cores": available_cores(),
+        "cores": len(own_cores()),
         "core_quota": _core_quota(),
         "packages": {name: importlib.metadata.version(name) for name in ("numpy", "scipy")},
         "variables": {
@@ -114,11 +114,7 @@ def host_key() -> str:
 
 @functools.cache
 def processor() -> Processor:
-    """Return the processor's name and features.
-
-    Linux lists both for x86 in a file; py-cpuinfo knows every other system and processor, and takes
-    more than a second.
-    """
+    """Return the processor's name and features, which Linux lists for x86; else its kind."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -126,27 +122,12 @@ def processor() -> Processor:
     found = {
         name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)
     }
-    if "model name" in found and "flags" in found:
-        return Processor(found["model name"], found["flags"])
-    import cpuinfo
-
-    facts = cpuinfo.get_cpu_info()
-    name = facts.get("brand_raw") or platform.processor() or platform.machine()
-    return Processor(name, " ".join(facts.get("flags", ())))
-
-
-def load_average() -> list[float]:
-    """Return how many processes ran or wanted to, over the last 1, 5 and 15 minutes."""
-    return list(psutil.getloadavg())
+    name = found.get("model name") or platform.processor() or platform.machine()
+    return Processor(name, found.get("flags", ""))
 
 
 def accelerators() -> list[str]:
-    """Return the accelerators that the system has, whether JAX uses them or not: model and driver
-    of each, as far as they are known.
-    """
-    listed = output_of("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-    if listed is not None:
-        return [line.strip() for line in listed.splitlines() if line.strip()]
+    """Return the accelerators that the system has, whether JAX uses them or not."""
     devices = {
         "/dev/nvidia0": "an NVIDIA GPU",
         "/dev/kfd": "an AMD GPU",
@@ -181,18 +162,11 @@ def _commit() -> dict[str, Any] | None:
     if not (folder / ".git").exists():
         return None
     asked = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
-    printed = output_of("git", "-C", str(folder), *asked)
-    if printed is None:
-        return None
-    oid, *lines = printed.splitlines()
-    is_dirty = any(not line.startswith("#") for line in lines)
-    return {"id": oid.removeprefix("# branch.oid "), "dirty": is_dirty}
-
-
-def output_of(*command: str) -> str | None:
-    """Return what a command prints; None where it fails or is not there."""
+    command = ("git", "-C", str(folder), *asked)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout
+    oid, *lines = done.stdout.splitlines()
+    is_dirty = any(not line.startswith("#") for line in lines)
+    return {"id": oid.removeprefix("# branch.oid "), "dirty": is_dirty}

@@ -15,7 +15,6 @@ function                        method                            applies to
                                 items added                       one seed is common
 :func:`ratio_of_medians`        bootstrap of rounds               seconds of two programs that took
                                                                   turns
-:func:`percentiles`             bootstrap                         values of resamples: unit costs
 :func:`ratio_of_variances`      normal, of logarithms             variances of two estimates
 :func:`jackknife_error`,        jackknife, t, Bonferroni          biases of mean gradients
 :func:`family_quantile`
@@ -289,16 +288,8 @@ def ratio_of_medians(baseline: Floats, candidate: Floats) -> tuple[float, float,
     both = np.array([baseline, candidate], float)
     rounds = np.random.default_rng(0).integers(0, both.shape[1], (4000, both.shape[1]))
     medians = np.median(both[:, rounds], axis=2)
-    return (
-        float(np.median(both[0]) / np.median(both[1])),
-        *percentiles(medians[0] / medians[1]),
-    )
-
-
-def percentiles(resamples: Floats) -> tuple[float, float]:
-    """Return the interval that a statistic's values on bootstrap resamples give."""
-    lower, upper = np.quantile(resamples, [0.025, 0.975])
-    return float(lower), float(upper)
+    lower, upper = np.quantile(medians[0] / medians[1], [0.025, 0.975])
+    return float(np.median(both[0]) / np.median(both[1])), float(lower), float(upper)
 
 
 def ratio_of_variances(ratio: float, batches: int) -> Estimate:

@@ -77,16 +77,6 @@ class Ledger:
         self._seconds["compile"] += moved
 
     @contextmanager
-    def noticing_compilation(self) -> Iterator[None]:
-        """Listen to JAX's reports of compilations, and move their time to ``compile``."""
-        _listen()
-        _ledgers.append(self)
-        try:
-            yield
-        finally:
-            _ledgers.remove(self)
-
-    @contextmanager
     def turn(self) -> Iterator[None]:
         """Count the time inside and its compilations, but not the time since the turn before.
 
@@ -97,10 +87,12 @@ class Ledger:
             yield
             return
         self._last = self._clock()
+        _listen()
+        _ledgers.append(self)
         try:
-            with self.noticing_compilation():
-                yield
+            yield
         finally:
+            _ledgers.remove(self)
             self._charge()
 
     def _charge(self) -> None:

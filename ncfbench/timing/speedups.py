@@ -101,14 +101,6 @@ def _of_blocks(samples: Sequence[Mapping[str, Any]], kind: str) -> list[float]:
     return [row["seconds"] / row["iterations"] for row in whole if 2 * row["iterations"] >= longest]
 
 
-def drift(seconds: Sequence[float]) -> float:
-    """Return the median of the second half of some blocks over that of the first: 1 on a quiet
-    machine.
-    """
-    half = len(seconds) // 2
-    return float(np.median(seconds[-half:]) / np.median(seconds[:half])) if half else 1.0
-
-
 def weighted_mean(samples: Sequence[Mapping[str, Any]], column: str) -> float | None:
     """Return the mean of a column of the full blocks, weighted by their iterations."""
     rows = [row for row in samples if row["kind"] == "full" and row[column] is not None]

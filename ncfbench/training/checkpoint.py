@@ -25,8 +25,6 @@ from ncfbench.training.state import Parameters, TrainState
 
 KEPT = 2
 """Checkpoints kept."""
-TOUCHED = "touched/"
-"""Begins the names of the arrays of ``touched``."""
 SEAL = b"crc32 "
 """Begins the last bytes of a file, which end with the CRC-32 of all before them."""
 SEAL_BYTES = len(SEAL) + 4
@@ -91,12 +89,9 @@ class Checkpoints:
         Raises:
             DataError: it cannot be written, for instance on a full disk; older checkpoints stay.
         """
-        iteration, untouched = int(state.iteration), state._replace(touched={})
-        document: dict[str, Any] = {"progress": progress, "arrays": _describe(untouched)}
-        arrays: dict[str, Any] = {
-            keystr(path): np.asarray(leaf) for path, leaf in _leaves(untouched)
-        }
-        arrays |= {TOUCHED + kind: np.asarray(rows) for kind, rows in state.touched.items()}
+        iteration = int(state.iteration)
+        document: dict[str, Any] = {"progress": progress, "arrays": _describe(state)}
+        arrays: dict[str, Any] = {keystr(path): np.asarray(leaf) for path, leaf in _leaves(state)}
         if best is not None:
             document["best"] = best.iteration
             # Between two stops the state's own rows are not up to date, as the best ones are.
@@ -125,7 +120,7 @@ class Checkpoints:
         """Return the newest checkpoint that is not torn; None without. Torn ones are reported.
 
         Args:
-            like: shapes and dtypes of the state; ``touched`` is that of the run that saved it.
+            like: shapes and dtypes of the state.
             put: makes the arrays of the state, one by one, so that memory holds one state. They
                 must be copies: a step takes over its state's memory.
 
@@ -175,15 +170,12 @@ def _read(
     opened: IO[bytes], path: Path, like: TrainState, put: Callable[[np.ndarray], Any]
 ) -> Saved:
     opened.seek(0)
-    like = like._replace(touched={})
     with np.load(opened) as file:
         document = json.loads(str(file["document"]))
         _require_alike(path, document["arrays"], _describe(like))
         state = jax.tree.map_with_path(
             lambda path, leaf: put(_array(file, keystr(path), leaf)), like
         )
-        kinds = [name.removeprefix(TOUCHED) for name in file if name.startswith(TOUCHED)]
-        state = state._replace(touched={kind: put(file[TOUCHED + kind]) for kind in kinds})
         progress, iteration = document["progress"], document.get("best")
         if iteration is None:
             return Saved(state, progress, None)

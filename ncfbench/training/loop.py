@@ -171,7 +171,7 @@ class TimedLoop:
         count = iterations or len(self._recent)
         with self.ledger.line("step account"):
             state, watch, in_flight = copy_state(self.state), Stopwatch(), InFlight(self.trainer)
-            batches = self.recent_batches()
+            batches = self.trainer.layout.keep(list(self._recent))
             jax.block_until_ready((state, batches))
             watch.start()
             for batch in islice(cycle(batches), count):
@@ -188,10 +188,6 @@ class TimedLoop:
         Call it at fixed iterations, since it rounds: an interrupted run must not do it elsewhere.
         """
         self.state = jax.block_until_ready(self.trainer.settle(self.state))
-
-    def recent_batches(self) -> list[Batch]:
-        """Return the last batches that were trained on, on the device, the newest last."""
-        return self.trainer.layout.keep(list(self._recent))
 
     @contextmanager
     def _running(self, watch: Stopwatch) -> Iterator[None]:

@@ -308,16 +308,12 @@ def tables_by_row(config: RunConfig, shapes: Parameters) -> dict[tuple[str, ...]
     sizes = {
         names_of(path): leaf.shape for path, leaf in tree_leaves_with_path(shapes) if leaf.ndim > 1
     }
-    tables = tables_of_kinds(config, shapes, FEW)
-    return {name: kind for name, kind in tables.items() if updates_rows(config, *sizes[name])}
-
-
-def tables_of_kinds(
-    config: RunConfig, shapes: Parameters, kinds: Collection[str]
-) -> dict[tuple[str, ...], str]:
-    """Return the kinds of the tables of some kinds, by their names in the parameters."""
-    found = {names_of(path): kind_of(config, path) for path, _ in tree_leaves_with_path(shapes)}
-    return {name: kind for name, kind in found.items() if kind is not None and kind in kinds}
+    kinds = {names_of(path): kind_of(config, path) for path, _ in tree_leaves_with_path(shapes)}
+    return {
+        name: kind
+        for name, kind in kinds.items()
+        if kind is not None and updates_rows(config, *sizes[name])
+    }
 
 
 def updates_rows(config: RunConfig, rows: int, width: int) -> bool:

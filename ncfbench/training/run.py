@@ -136,7 +136,7 @@ def run(
             while not session.advance_epoch():
                 pass
         if group.count == 1:
-            others.warn(progress.say, is_over=True)
+            others.warn(progress.say)
         return session.recorder.read()
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import psutil
 
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DivergedError, Interrupted
@@ -21,7 +22,6 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
 from ncfbench.sampling import plan_capacity
-from ncfbench.sampling.batch import rounded_up
 from ncfbench.storage import schemas
 from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
@@ -140,7 +140,7 @@ class Session:
 
     def _begin(self) -> None:
         config, schedule = self._config, self._schedule
-        self._write_environment()
+        self.recorder.write_environment()
         title = f"{config.dataset} {config.encoder} {config.loss} {config.sampler}"
         self._progress.begin(title, schedule.last, self._start)
         for note in self._evaluators.notes():
@@ -149,9 +149,9 @@ class Session:
 
     def _end(self) -> None:
         self._progress.end()
-        self._environment["load_average_at_end"] = environment.load_average()
+        self._environment["load_average_at_end"] = list(psutil.getloadavg())
         self._environment["other_programs_cores"] = self._others and round(self._others.cores(), 2)
-        self._write_environment()
+        self.recorder.write_environment()
 
     def close(self) -> None:
         """Release the run's folder and memory."""
@@ -406,13 +406,11 @@ class Session:
         if not is_there:
             return None
         state, extra, self._best = saved or (shapes, {}, None)
-        if saved is not None:
-            state = self._trainer.adapted(state)
         self._losses, self._turns = extra.get("pending_losses", []), extra.get("interleaved", [])
         with self._ledger.line("collective"):
             slots = int(self._group.from_first(np.int32(extra.get("item_slots", 0))))
             state = self._trainer.from_host(self._group.from_first(state))
-        return state, rounded_up(slots, self._config.devices)
+        return state, slots
 
     def _save_checkpoint(self) -> None:
         self._write("running")  # the tables must have every sample before a checkpoint
@@ -429,6 +427,3 @@ class Session:
 
     def _write(self, status: str, message: str = "") -> None:
         self.recorder.write(status, self.iteration, message)
-
-    def _write_environment(self) -> None:
-        self.recorder.write_environment()

@@ -24,7 +24,7 @@ from ncfbench.models.towers import DeviceContent, Towers, UserVectors, make_towe
 from ncfbench.sampling.batch import Batch
 from ncfbench.storage.free_space import available_memory
 from ncfbench.training.inference import Embedder
-from ncfbench.training.optimizer import Held, Optimizer, tables_by_row, tables_of_kinds
+from ncfbench.training.optimizer import Held, Optimizer, tables_by_row
 from ncfbench.training.state import Parameters, Scalars, TrainState
 
 
@@ -207,20 +207,6 @@ class Trainer:
         state's memory is taken over.
         """
         return self._settled(state, self.scalars) if self.optimizer.tables else state
-
-    def adapted(self, state: TrainState) -> TrainState:
-        """Return a state as it is saved, of a run that may update the rows of other tables. The
-        state's memory is taken over.
-        """
-        wanted, found = self.shapes.touched, state.touched
-        if wanted.keys() == found.keys():
-            return state
-        kinds = tables_of_kinds(self.config, self.shapes.parameters, found)
-        settle = jax.jit(Optimizer(self.config, kinds).settle, donate_argnums=0)
-        settled: TrainState = settle(state, self.scalars)
-        now = settled.iteration
-        touched = {kind: jnp.full(rows.shape, now, rows.dtype) for kind, rows in wanted.items()}
-        return settled._replace(touched=touched)
 
     def trace(self, state: TrainState, batch: Batch, content: DeviceContent) -> Any:
         """Return the traced step for inspection, or to compile it without running it."""

@@ -100,5 +100,5 @@ def restore_trained(
             f" iteration, {iteration:,}, and no recall belongs to them."
         )
     # An interruption within a block leaves rows whose momentum and decay are still to come.
-    state = trainer.settle(trainer.adapted(found.state))
+    state = trainer.settle(found.state)
     return embedder, Best(iteration, state.parameters)

@@ -41,7 +41,7 @@ def test_killed_process_ends_the_others(
     script = AT_STOP.format(victim=victim, stop=3, deed="os.kill(os.getpid(), signal.SIGKILL)")
     found = ends(start(data_dir, tmp_path / "cut", count, script=script, **settings))
     assert all(code != 0 for code, _, _ in found)
-    record = train(data_dir, tmp_path / "cut", resume=True, **settings)
+    record = train(data_dir, tmp_path / "cut", resume=True, devices=count, **settings)
     assert record.timing[-1]["first_iteration"] > 0
     assert len({row["session"] for row in record.ledger}) == 2
     assert_same_curve(record, train(data_dir, tmp_path / "whole", **settings))

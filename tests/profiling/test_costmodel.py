@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,13 +17,10 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.profiling.cost_model import (
     AXES,
-    CAUSES,
     PARTS,
     Costs,
     Counts,
     predict_full,
-    residuals,
-    responsible,
 )
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
@@ -126,39 +122,3 @@ def test_full_iterations_by_hand() -> None:
     assert predict_full(2.0, 0.5, accelerator=False) == 2.5
     assert predict_full(2.0, 0.5, accelerator=True) == 2.0
     assert predict_full(2.0, 3.0, accelerator=True) == 3.0
-
-
-seconds = st.floats(1e-6, 1)
-
-
-@given(predicted=seconds, predicted_full=seconds, random_items=seconds, step=seconds, full=seconds)
-def test_misses_add_up(
-    predicted: float, predicted_full: float, random_items: float, step: float, full: float
-) -> None:
-    found = residuals(predicted, predicted_full, random_items, step, full)
-    assert tuple(found) == CAUSES
-    assert math.fsum(found.values()) == pytest.approx(
-        (full - predicted_full) / full, rel=1e-9, abs=1e-6
-    )
-
-
-def test_the_cause_that_is_wrong_is_named() -> None:
-    """Predicted: a step of 4 and an iteration of 5."""
-    none = residuals(4, 5, random_items_step=4, step=4, full=5)
-    assert set(none.values()) == {0}
-    longer_texts = residuals(4, 5, random_items_step=4, step=7, full=8)
-    assert responsible(longer_texts, none) == "items"
-    assert responsible(residuals(4, 5, 7, 7, 8), none) == "composition"
-    late = residuals(4, 5, 4, 4, 8)
-    assert responsible(late, none) == "sampling"
-    assert responsible(none, late) == "sampling", "the baseline's"
-
-
-def test_errors_that_both_arms_share_cancel() -> None:
-    zero = dict.fromkeys(CAUSES, 0.0)
-    assert responsible(zero | {"items": 0.1, "sampling": 0.2}, zero | {"items": 0.9}) == "items"
-    assert responsible(zero | {"items": 0.3, "sampling": 0.2}, zero | {"items": 0.3}) == "items", (
-        "of the iteration itself"
-    )
-    mixed = zero | {"items": -0.25, "composition": 0.24, "sampling": 0.2}
-    assert responsible(mixed, zero) == "composition"

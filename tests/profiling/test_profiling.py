@@ -64,9 +64,6 @@ def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
         assert row["predicted_step_iteration_seconds"] == pytest.approx(
             sum(row[f"predicted_{part}_seconds"] for part in PARTS)
         )
-        assert row["random_items_step_iteration_seconds"] > 0
-        miss = 1 - row["predicted_full_iteration_seconds"] / row["measured_full_iteration_seconds"]
-        assert sum(each["share"] for each in row["residuals"]) == pytest.approx(miss)
         assert (
             row["lower_full_speedup"] <= row["measured_full_speedup"] <= row["upper_full_speedup"]
         )
@@ -74,10 +71,9 @@ def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
     for row in record.unitcost:
         if row["part"] in AXES:
             assert len(row["sizes"]) == len(row["step_seconds"]) > 1
-            assert row["unit_lower"] <= row["unit_upper"]
     assert {row["part"] for row in record.unitcost} == {*AXES, "fixed"}
     parts = {row["part"] for row in record.profile}
-    steps = {"step", "step on random items", *(f"step by {axis}" for axis in AXES)}
+    steps = {"step", *(f"step by {axis}" for axis in AXES)}
     assert parts == {"full", "draw", "assemble", "transfer"} | steps
     assert {row["round"] for row in record.profile} == {0, 1, 2}
     assert all(row["seconds"] > 0 and row["calls"] >= 1 for row in record.profile)
@@ -106,9 +102,6 @@ def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
     check(invoke(*report, "--figures", tmp_path / "figures"), 0, *texts)
     drawn = {"-".join(path.name.split("-")[:2]) for path in (tmp_path / "figures").glob("*.png")}
     assert drawn == {"epoch-time", "crossover-tiny"}
-    noisy = [{**row, "drift": 1.3} for row in record.costmodel]
-    write(tmp_path, record.tables | {"costmodel": noisy})
-    check(invoke(*report), 0, "NOISY MACHINE")
     assert {"profile", "unitcost", "costmodel"} <= set(json.loads(invoke(*report, "--json").stdout))
 
 

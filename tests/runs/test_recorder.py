@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from folders import make_run
 
 from ncfbench.config import complete
 from ncfbench.runs import evaluations
@@ -34,7 +35,7 @@ CONFIG = complete({"dataset": "tiny", "batch_size": 10, "sampler": "ns"})
 
 
 def open_recorder(runs_dir: Path, folder: Path | None = None) -> Recorder:
-    folder = folder or runs.create(runs_dir, CONFIG, "f" * 64)
+    folder = folder or make_run(runs_dir, CONFIG, "f" * 64)
     return Recorder(CONFIG, "f" * 64, SCHEDULE, Ledger(), Said(), folder)
 
 

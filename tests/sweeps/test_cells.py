@@ -1,4 +1,4 @@
-"""Grids: which cells a sweep has, which belong together, and which fit a budget."""
+"""Grids: which cells a sweep has, and which belong together."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import pytest
-from folders import write_run
+from folders import make_run, write_run
 from swept import ARMS, Noted, assert_same, cells_of, interrupt, records, sweep
 from trained import figures
 
@@ -304,7 +304,7 @@ def test_folders_of_other_processes_are_left(tiny: Dataset, data_dir: Path, tmp_
         pytest.raises(UsageError, match="Another process is running a sweep in"),
     ):
         sweep([config], tiny, locations)
-    folder = runs.create(tmp_path, config, tiny.fingerprint)
+    folder = make_run(tmp_path, config, tiny.fingerprint)
     with locks.held(folder, "writing"):
         (cell,) = sweep([config], tiny, locations)
     assert "Another process is writing" in cell.message

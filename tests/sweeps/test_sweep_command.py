@@ -64,7 +64,7 @@ def test_data_without_a_negative_link_are_left_out(
         if config.sampler == "ns":
             raise DataError("No negative link exists.")
 
-    monkeypatch.setattr("ncfbench.sweeps.plan.make_sampler", made)
+    monkeypatch.setattr("ncfbench.sweeps.pipeline.make_sampler", made)
     planned = invoke(data_dir, tmp_path, "--dry-run", "--json")
     check(planned, 0, "Left out (1): tiny: No negative link exists.")
     found = [row["config"]["sampler"] for row in json.loads(planned.stdout)["cells"]]
@@ -79,7 +79,7 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> N
     for word in (
         "Left out (1): --sampler iid",
         "2 cells: 2 left.",
-        "epoch 1 of 2, probe loss",
+        "seed 0: epoch   1.00  iteration",
         "ns b=64 seed 0: done",
     ):
         assert word in trained.stderr
@@ -189,7 +189,7 @@ def test_progress_shows_cells_and_messages() -> None:
         ):
             assert word in text
         live = "17/900" in text and "loss 0.5000" in text
-        plain = ": epoch 1 of 3, probe loss 0.5000, validation recall@50 0.2500, 2.0 s\n" in text
+        plain = "neg b=64 seed 0: epoch   1.00  iteration     17  probe loss 0.5000" in text
         assert (live, plain) == ((True, False) if made.bars else (False, True))
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,20 +84,6 @@ def test_this_machine_is_described() -> None:
         == found["key"]
     )
     assert environment.key(found | {"cores": 99}) != found["key"]
-
-
-@pytest.mark.long
-@pytest.mark.skipif(platform.system() != "Linux", reason="the file is Linux's")
-def test_both_sources_name_the_same_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """py-cpuinfo, which other systems need, names this processor as Linux does."""
-    environment.processor.cache_clear()
-    listed = environment.processor()
-    monkeypatch.setattr(Path, "read_text", lambda path, **more: "")
-    environment.processor.cache_clear()
-    asked = environment.processor()
-    environment.processor.cache_clear()
-    assert asked.name == listed.name
-    assert "sse2" not in listed.features or "sse2" in asked.features
 
 
 def test_jemalloc_is_another_environment() -> None:

@@ -92,7 +92,7 @@ def test_compilation_is_moved_and_never_more_than_there_was() -> None:
 
 def test_compilation_inside_a_line_is_noticed() -> None:
     ledger = Ledger()
-    with ledger.noticing_compilation(), ledger.line("probe"):
+    with ledger.turn(), ledger.line("probe"):
         jax.jit(lambda x: jnp.sin(x) @ jnp.cos(x).T * 2.5)(jnp.ones((7, 5))).block_until_ready()
     compiled = ledger.seconds()["compile"]
     assert 0 < compiled <= sum(ledger.seconds().values())

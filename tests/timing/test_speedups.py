@@ -13,7 +13,6 @@ from ncfbench.timing.speedups import (
     LEVELS,
     Arm,
     AtTarget,
-    drift,
     iterations_to,
     levels,
     seconds_per_iteration,
@@ -68,12 +67,6 @@ def test_weighted_mean_weighs_by_iterations() -> None:
         sample("step", 1, 99, item_slots=900.0),
     ]
     assert weighted_mean(samples, "item_slots") == pytest.approx(175)
-
-
-def test_drift() -> None:
-    assert drift([1.0, 1.0, 1.0, 1.0]) == 1
-    assert drift([1.0, 3.0, 3.0, 7.0, 6.0, 8.0, 4.0]) == 2
-    assert drift([1.0]) == 1
 
 
 def test_spread_is_the_interquartile_range() -> None:

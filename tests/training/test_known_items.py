@@ -107,7 +107,7 @@ def test_floors_and_models_have_one_figure_of_one_score(linked: Dataset, tiny: D
             *(evaluator.users, evaluator.index, dataset.graph if dataset is linked else None),
         )
         candidates = dataset.candidates("test")
-        held_out = HeldOut(Task.of(dataset, None, np.inf), *dataset.links("test"), candidates)
+        held_out = HeldOut(Task.of(dataset), *dataset.links("test"), candidates)
         scores = f @ g[candidates].T
         floor = held_out.evaluate(scores.__getitem__)
         model = evaluator.ranking(ranks)

@@ -152,6 +152,11 @@ def test_an_interrupted_run_is_neither_doubled_nor_lost(data_dir: Path, tmp_path
     with pytest.raises(UsageError, match="--resume continues it; --again trains a new one") as no:
         train(data_dir, tmp_path, **small)
     assert str(folder) in str(no.value)
+    with (
+        locks.held(folder, "writing"),
+        pytest.raises(UsageError, match="Another process trains a run with these settings now"),
+    ):
+        train(data_dir, tmp_path, **small)
     with pytest.raises(UsageError, match="No run in .* to resume"):
         train(data_dir, tmp_path, resume=True, encoder="mf", epochs=3)
     assert list(tmp_path.iterdir()) == [folder]
@@ -183,21 +188,6 @@ def test_a_run_is_held_before_it_is_there(
     monkeypatch.setattr(runs, "write_config", watched)
     train(data_dir, tmp_path, encoder="mf", epochs=1)
     assert seen == [(True, [])]
-
-
-def test_a_run_in_training_is_waited_for(data_dir: Path, tmp_path: Path) -> None:
-    """What the same command advises is what then works: not --resume while it is held."""
-    small = {"encoder": "mf", "epochs": 2}
-    with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path, progress=StopAt(20), **small)
-    (folder,) = tmp_path.iterdir()
-    with (
-        locks.held(folder, "writing"),
-        pytest.raises(UsageError, match="Another process trains a run with these settings now"),
-    ):
-        train(data_dir, tmp_path, **small)
-    with pytest.raises(UsageError, match="--resume continues it"):
-        train(data_dir, tmp_path, **small)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "row-adam"])

@@ -31,7 +31,6 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
         Col("valid.", f"validation_recall_at_{COMPARED}", ".3f"),
         Col("s", lambda row: three_digits(FloorResult(row).seconds)),
         Col("s of ranking", "ranking_seconds", three_digits),
-        Col("MB", "peak_bytes", ",.0f", scale=1e-6),
     ]
     chance, of_validation = (
         rows[0][f"{split}_recall_at_{COMPARED}_chance"] for split in ("test", "validation")
@@ -42,8 +41,8 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
     notes = [
         f"Test links; NDCG and hit rate at {COMPARED}, too. ±: standard error over users and items."
         f" Chance: {by_chance}.",
-        "s: seconds of content, of all that chose the penalty, and of the fit. MB: by which memory"
-        " grew. valid.: recall of validation links.",
+        "s: seconds of content, of all that chose the penalty, and of the fit. valid.: recall of"
+        " validation links.",
     ]
     for content in dict.fromkeys(row["content"] for row in rows if row["content"]):
         readers = " and ".join(row["floor"] for row in rows if row["content"] == content)
