@@ -70,15 +70,12 @@ class Setting:
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
-    is_odd: bool = False
-    multiple_of: str = ""
-    """Another setting, a whole number, of which the value must be a multiple."""
     used_by: Kind | None = None
-    """The kind of class whose ``uses`` decide whether the setting counts; None: it always does."""
+    """The kind of class whose ``uses`` decide whether the setting counts, or ``coupling``, which
+    must be regularised; None: it always counts.
+    """
     default_from: str = ""
     """``loss`` or ``encoder``, whose record has the default, or another setting."""
-    only_with: tuple[str, ...] = ()
-    """Another setting and the values of it with which this one counts; else it has its default."""
     symbol: str = ""
     """Its letter in tables; by default its name."""
     shown: str = ""
@@ -114,9 +111,8 @@ class Setting:
         """The valid values in words: ``at least 0 and below 1``; empty where all are."""
         if self.choices:
             return either(self.choices)
-        words = [_TYPES["bool"][2]] if self.type == "bool" else ["odd"] if self.is_odd else []
+        words = [_TYPES["bool"][2]] if self.type == "bool" else []
         words += [f"{name.replace('_', ' ')} {bound}" for name, bound in self._bounds()]
-        words += [f"a multiple of {self.multiple_of}"] if self.multiple_of else []
         return " and ".join(words)
 
     def convert(self, value: Any) -> Any:
@@ -157,14 +153,9 @@ class Setting:
         elif self.type in ("int", "float") and not (
             math.isfinite(value)
             and all(BOUNDS[name](value, bound) for name, bound in self._bounds())
-            and not (self.is_odd and value % 2 == 0)
         ):
             words = filter(None, ("finite" if self.type == "float" else "", self.range))
             raise UsageError(f"{self.name} = {value}: it must be {' and '.join(words)}.")
-
-    def is_active(self, values: Mapping[str, Any]) -> bool:
-        """Return whether these settings have the value with which this one counts."""
-        return not self.only_with or values[self.only_with[0]] in self.only_with[1:]
 
     def arguments(self, value: Any) -> list[str]:
         """Return the words of a command line that give the setting this value."""

@@ -36,46 +36,17 @@ class Hinge(Pairwise):
 """
 WRONG = {
     ("encoder", "Bag"): (
-        ("EncoderInfo(uses=('width',))", "'width' without 'heads'"),
-        (
-            "EncoderInfo(uses=(), settings=(Setting('rows', 4, 'Rows', multiple_of='units'),))",
-            "'rows' without 'units'",
-        ),
-        (
-            "EncoderInfo(uses=(), settings=(Setting('rows', 4, 'Rows', only_with=('form', 'a')),))",
-            "'rows' without 'form'",
-        ),
         ("EncoderInfo(uses=('featurs',))", "did you mean 'features'"),
         ("SamplerInfo()", "an encoder needs EncoderInfo"),
-        ("EncoderInfo(uses=['features'])", "must be tuple[str, ...]"),
-        ("EncoderInfo(title=3)", "title = 3, which must be str"),
-        ("EncoderInfo(negatives=0)", "0, which must be int above 0"),
-        ("EncoderInfo(settings=('units',))", "tuple[ncfbench.settings.Setting, ...]"),
-        ("EncoderInfo(settings=(UNITS, UNITS))", "two settings of one name"),
         (
             "EncoderInfo(settings=(Setting('epochs', 3, 'Taken'),))",
             "a setting 'epochs', a name that is taken",
-        ),
-        (
-            "EncoderInfo(settings=(Setting('rows', 4, 'Rows', default_from='encoder'),))",
-            "'rows' with the default of the encoder",
-        ),
-        (
-            "EncoderInfo(settings=(Setting('rows', 4, 'Rows', multiple_of='noise'),))",
-            "a multiple of 'noise', which is no whole number",
         ),
         (
             "EncoderInfo(settings=(Setting('rows', 0, 'Rows', at_least=1),))",
             "rows = 0: it must be at least 1",
         ),
         ("EncoderInfo(use=())", "unexpected keyword argument 'use'"),
-        ("EncoderInfo(content=('images',))", "'text' and 'features'"),
-        (
-            "EncoderInfo(uses=(), pretrained_parts=('core',))",
-            "add 'pretrained_learning_rate' to uses",
-        ),
-        ("", "its base class Bag has one; write info = Bag.info"),
-        ("!uses = ()", "has uses outside its record; write info ="),
     ),
     ("sampler", "NegativeSampler"): (
         (
@@ -87,24 +58,10 @@ WRONG = {
             "SamplerInfo(families=FAMILIES, uses=NEG, by_user={'uses': ('mask',)})",
             "uses without negatives",
         ),
-        ("SamplerInfo(families=FAMILIES, uses=NEG, by_user={'use': ()})", "by_user = {'use': ()}"),
-        (
-            "SamplerInfo(families=('sideways',))",
-            "families = ('sideways',), which must be tuple[Literal['pointwise'",
-        ),
-        (
-            "SamplerInfo(families=FAMILIES, uses=NEG, symbols=('b',))",
-            "symbols, of which there must be 5",
-        ),
     ),
-    ("loss", "Hinge"): (
-        ("LossInfo(lambda_=2.0)", "pointwise losses alone"),
-        ("LossInfo(family='pointwise')", "its base class is pairwise"),
-        ("LossInfo(learning_rate=float('nan'))", "must be float above 0"),
-    ),
+    ("loss", "Hinge"): (("LossInfo(family='pointwise')", "its base class is pairwise"),),
     ("sampler", "Sampler"): (("SamplerInfo(families=FAMILIES)", "has no 'assemble'"),),
     ("loss", "Loss"): (("LossInfo()", "is no loss; a loss is a subclass of Pointwise"),),
-    ("encoder", "nnx.Module"): (("EncoderInfo()", "has no '__call__'"),),
     ("encoder", "object"): (("EncoderInfo()", "is no encoder; an encoder is a flax.nnx.Module"),),
 }
 """By kind and base class: wrong records, and words of their refusals."""
@@ -116,8 +73,7 @@ def test_a_wrong_record_is_refused_by_name(
     kind: str, base: str, record: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = f"wrong_{abs(hash(tmp_path)) % 10**9}"
-    line = record[1:] if record.startswith("!") else f"info = {record}" if record else "pass"
-    text = f"{MODULE}\n\nclass Mine({base}):\n    {line}\n"
+    text = f"{MODULE}\n\nclass Mine({base}):\n    info = {record}\n"
     (tmp_path / f"{module}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UsageError) as caught:

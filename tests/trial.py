@@ -75,8 +75,7 @@ class Trial:
         return float(value), gradient
 
     def check_audit(self, config: RunConfig | None = None) -> None:
-        """The audit's mean gradient of two batches, by slots and by the table of scores, is that of
-        the step that trains.
+        """The audit's mean gradient of two batches is that of the step that trains.
 
         Args:
             config: of another sampler, for the same model and loss.
@@ -85,9 +84,6 @@ class Trial:
         some = list(islice(batches(self.graph, config, Streams(1)), 2))
         means = BatchGradients(self.graph, config, embedder, parameters)
         block = Block(self.graph, config, some)
-        for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
-        assert means.is_small
         audited = Pullback(embedder, self.graph)(parameters, means(block))
         trained = np.mean([flat(self.gradient(batch)[1]) for batch in some], axis=0)
         assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)

@@ -74,11 +74,7 @@ class Space:
         """Return the names of the tried settings that a run has and reads, in their order."""
         values = config.to_dict()
         return [
-            name
-            for name in self.tried
-            if name in values
-            and config.reads(setting := config.settings[name])
-            and setting.is_active(values)
+            name for name in self.tried if name in values and config.reads(config.settings[name])
         ]
 
     def point(self, config: RunConfig) -> dict[str, Any]:

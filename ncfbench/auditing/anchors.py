@@ -28,6 +28,8 @@ STEP_TOLERANCE = 1e-3
 """Largest relative difference between a batch's gradient by the training step and by the audit:
 float32's rounding.
 """
+WARM_UP = 20
+"""Training iterations before the parameters at which gradients are compared."""
 WARM_UP_SAMPLER = "ns"
 """Serves every loss; it leads to the same anchor for all samplers that are audited there."""
 
@@ -42,25 +44,18 @@ class AuditedTowers:
     parameters: Parameters
 
     @classmethod
-    def make(
-        cls,
-        dataset: Dataset,
-        content: DeviceContent,
-        config: RunConfig,
-        warmup: int,
-    ) -> AuditedTowers:
-        """Return the parameters after ``warmup`` iterations."""
+    def make(cls, dataset: Dataset, content: DeviceContent, config: RunConfig) -> AuditedTowers:
+        """Return the parameters after the warm-up."""
         shared = {
             name: value
             for name, value in _audited(config).to_dict().items()
             if name not in config.sampler_settings
         }
         neutral = complete(shared | {"sampler": WARM_UP_SAMPLER})
-        trainer, state = Trainer.create(neutral, dataset)
-        trained = state
+        trainer, trained = Trainer.create(neutral, dataset)
         slots = plan_capacity(dataset.graph, neutral)
         batches = make_sampler(dataset.graph, neutral, Streams(config.seed)).batches(0, slots)
-        for _ in range(warmup):
+        for _ in range(WARM_UP):
             trained, loss = trainer.step(trained, next(batches), content)
             jax.block_until_ready(loss)
         embedder = trainer.embedder(content)

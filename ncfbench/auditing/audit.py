@@ -9,7 +9,7 @@ from typing import Any
 
 from ncfbench.auditing import conformance
 from ncfbench.auditing.gradient_audit import GradientAudit, Weighing, weighing
-from ncfbench.auditing.verdict import BLOCKS, check_request
+from ncfbench.auditing.verdict import BLOCKS
 from ncfbench.catalog import LOSSES, SAMPLERS, find_loss, find_sampler, serves
 from ncfbench.config import Folder, RunConfig, complete, identity_of
 from ncfbench.data import open_dataset
@@ -59,8 +59,6 @@ def audit_samplers(
     losses: Iterable[str] | None = None,
     noises: Iterable[str] = ("unigram", "uniform", "0.75"),
     batches: int = 1536,
-    margin: float = 0.1,
-    warmup: int = 20,
     suite: Iterable[str] = (),
     data_dir: Folder = None,
     say: Callable[[str], None] = print,
@@ -75,18 +73,17 @@ def audit_samplers(
         samplers: names, by default of all built-in ones, as for ``losses``; combinations that
             cannot work are left out.
         batches: of each sampler; with 0 only the conformance suite is made.
-        margin: largest bias, as a share of the exact gradient, that may be called unbiased.
-        warmup: training iterations before the parameters at which gradients are compared.
         suite: losses for which the conformance suite alone is made, besides.
 
     Raises:
         DataError: the data set is not prepared.
         UsageError: no combination can work, or the data set is too large for exact gradients.
     """
-    otherwise = "; with 0 only the conformance suite is made"
-    check_request(batches or 2 * BLOCKS, margin, otherwise)
-    if warmup < 1:
-        raise UsageError(f"warmup = {warmup}: it must be at least 1 iteration.")
+    if 0 != batches < 2 * BLOCKS:
+        raise UsageError(
+            f"batches = {batches}: the gradients need at least {2 * BLOCKS}, in {BLOCKS} blocks;"
+            " with 0 only the conformance suite is made."
+        )
     progress = progress or Progress()
     samplers = tuple(SAMPLERS if samplers is None else samplers)
     losses = tuple(LOSSES if losses is None else losses)
@@ -110,15 +107,8 @@ def audit_samplers(
     audited = [config for config in configs if config.sampler not in broken]
     rows = []
     if audited and batches:
-        rows = GradientAudit(
-            dataset,
-            audited,
-            batches=batches,
-            margin=margin,
-            warmup=warmup,
-            wrong=wrong,
-            progress=progress,
-        ).rows()
+        audit = GradientAudit(dataset, audited, batches=batches, wrong=wrong, progress=progress)
+        rows = audit.rows()
     return Record(rows, results)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -21,12 +20,6 @@ CHUNK_TERMS = 2**21
 """Link terms of the batches that are evaluated at once."""
 
 
-Pairs: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.floating]]
-"""The pairs of a group of C batches, by their indices in the table of all scores: int64[C, b]
-positive ones, int64[C, n, m] negative ones, and the weights of these, float32[C, n, m].
-"""
-
-
 class Block:
     """Some batches of one shape, prepared for the gradients of several losses and parameters.
 
@@ -38,12 +31,12 @@ class Block:
         self.graph = graph
         self.rows = UserRows.of(graph, config)
         self.batches = with_equal_shapes(batches)
-        self._parts = list(_parts(self.batches))
+        parts = list(_parts(self.batches))
         self.groups: list[Batch] = [
-            jax.tree.map(lambda *arrays: np.stack(arrays), *part) for part in self._parts
+            jax.tree.map(lambda *arrays: np.stack(arrays), *part) for part in parts
         ]
         self.positives: list[NDArray[np.integer]] = [
-            np.stack([self._positives(batch) for batch in part]) for part in self._parts
+            np.stack([self._positives(batch) for batch in part]) for part in parts
         ]
         """int[C, b] of each group: the users' rows of the positive links."""
         counts = np.zeros(self.rows.count)
@@ -51,34 +44,9 @@ class Block:
             counts += np.bincount(found.reshape(-1), minlength=len(counts)) / found.shape[1]
         self.user_shares = counts / len(batches)
         """float64[rows]: the mean share of a batch's positive links that are of the user's row."""
-        self._pairs: dict[bool, list[Pairs]] = {}
-
-    def pairs(self, *, is_pointwise: bool) -> list[Pairs]:
-        """Return the pairs of each group; their rows are users' rows. Negative links of a pointwise
-        loss have the rows of their users, the others those of their positive links.
-        """
-        key = is_pointwise or not self.rows.has_links
-        if key not in self._pairs:
-            self._pairs[key] = []
-            for part in self._parts:
-                found = [self._pairs_of(batch, by_user=key) for batch in part]
-                positive, negative, weight = map(np.stack, zip(*found, strict=True))
-                self._pairs[key].append((positive, negative, weight))
-        return self._pairs[key]
 
     def _positives(self, batch: Batch) -> NDArray[np.integer]:
         return self.rows.of_links(batch.users[batch.pos_user], batch.items[batch.pos_item])
-
-    def _pairs_of(self, batch: Batch, *, by_user: bool) -> Pairs:
-        rows = self._positives(batch)
-        users, items = negative_ids(batch)
-        negative = users if by_user else np.broadcast_to(rows[:, None], users.shape)
-        positive = self._index(rows, batch.items[batch.pos_item])
-        return positive, self._index(negative, items), batch.negatives.weight
-
-    def _index(self, users: NDArray[np.integer], items: NDArray[np.int32]) -> NDArray[np.int64]:
-        nodes = len(self.graph.items_in_use)
-        return users.astype(np.int64) * nodes + self.graph.index_in_use[items]
 
 
 def blocks_of(sampler: Sampler, count: int, size: int) -> Iterator[Block]:

@@ -23,6 +23,7 @@ from ncfbench.auditing.blocks import blocks_of
 from ncfbench.auditing.verdict import (
     AUDIT_SEED,
     BLOCKS,
+    MARGIN,
     Evidence,
     batches_needed,
     verdict,
@@ -56,8 +57,6 @@ class GradientAudit:
     Args:
         configs: complete settings of each loss, noise distribution and sampler.
         batches: batches of each combination.
-        margin: share of the exact gradient below which a bias counts as none.
-        warmup: training iterations before the parameters at which gradients are compared.
         wrong: where the conformance suite finds the weights wrong.
     """
 
@@ -65,8 +64,6 @@ class GradientAudit:
     configs: Sequence[RunConfig]
     _: KW_ONLY
     batches: int
-    margin: float
-    warmup: int
     wrong: Collection[Weighing]
     progress: Progress
 
@@ -81,7 +78,7 @@ class GradientAudit:
         content = DeviceContent.of(dataset, configs)
         say(f"{self.verdicts} verdicts, each from {self.batches:,} batches.")
         towers = {
-            loss: AuditedTowers.make(dataset, content, first, self.warmup)
+            loss: AuditedTowers.make(dataset, content, first)
             for loss, (first, *_) in grouped(configs, attrgetter("loss")).items()
         }
         rows: list[dict[str, Any]] = []
@@ -148,14 +145,14 @@ class GradientAudit:
             is_declared=bool(claims.bias),
             has_wrong_weights=weighing(config) in self.wrong,
         )
-        word, shown_by = verdict(evidence, self.margin)
+        word, shown_by = verdict(evidence, MARGIN)
         is_open = word == "too few batches"
         effective = identity_of(config)
         return {
             **{name: effective[name] for name in (*SETTINGS, *SIZES)},
             "verdict": word,
             "batches": bias.batches,
-            "margin": self.margin,
+            "margin": MARGIN,
             "verdicts": self.verdicts,
             "bias": bias.estimate,
             "bias_low": bias.lower,
@@ -163,6 +160,6 @@ class GradientAudit:
             "detectable_bias": bias.detectable,
             "cosine": bias.cosine,
             "shown_by": shown_by,
-            "batches_needed": batches_needed(bias, self.margin) if is_open else None,
+            "batches_needed": batches_needed(bias, MARGIN) if is_open else None,
             "batch_variance": bias.variance,
         }

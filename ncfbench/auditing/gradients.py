@@ -4,10 +4,6 @@ The towers are fixed functions then, so a batch's gradient is a linear image of 
 respect to the vectors of users and items. That one is cheap
 (:class:`BatchGradients`), and only the mean over a block of batches goes back through the towers
 (:class:`Pullback`).
-
-There are two ways to the same sum over batches. On large graphs each batch's gradient with respect
-to its slots is added up by node. On small ones all scores are in one table, a batch only says how
-much each of them counts, and one more step gives the vectors' gradient: five to ten times faster.
 """
 
 from __future__ import annotations
@@ -25,17 +21,13 @@ from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.user_rows import UserRows
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.models.losses import Loss, Pointwise, make_loss
-from ncfbench.models.objective import batch_link_loss, pairs_loss
-from ncfbench.models.scores import score_matrix
+from ncfbench.models.losses import Loss, make_loss
+from ncfbench.models.objective import batch_link_loss
 from ncfbench.models.tables import WHOLE_TABLES
 from ncfbench.models.towers import UserVectors
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
-
-TABLE_SCORES = 2**21
-"""Up to this many pairs of a user and an item, their scores are kept in a table."""
 
 Float64 = NDArray[np.float64]
 
@@ -118,17 +110,15 @@ class BatchGradients:
         self.loss, self.lambda_, self.user_l2 = make_loss(config), config.lambda_, config.user_l2
         self.scored = np.asarray(users.scored), items
         self.raw = np.asarray(users.raw, np.float64)
-        self.is_small = len(users.scored) * len(items) <= TABLE_SCORES
 
     def __call__(self, block: Block) -> VectorGradient:
         """Return the mean over the block's batches; sums are added in float64."""
-        sums = self.by_score(block) if self.is_small else self.by_slot(block)
-        users, items = (total / len(block.batches) for total in sums)
+        users, items = (total / len(block.batches) for total in self._sums(block))
         penalty = 2 * self.user_l2 * block.user_shares[:, None] * self.raw
         return VectorGradient(users, items, penalty)
 
-    def by_slot(self, block: Block) -> tuple[Float64, Float64]:
-        """Return the sums by users and items, by way of their slots, for graphs of any size."""
+    def _sums(self, block: Block) -> tuple[Float64, Float64]:
+        """Return the sums over batches by users and items, by way of their slots."""
         users, items = self.scored
         by_user, by_item = np.zeros(users.shape), np.zeros(items.shape)
         for group, rows in zip(block.groups, block.positives, strict=True):
@@ -141,20 +131,6 @@ class BatchGradients:
             for total, ids, parts in named:
                 total += _sum_by(ids.reshape(-1), np.asarray(parts).reshape(ids.size, -1), total)
         return by_user, by_item
-
-    def by_score(self, block: Block) -> tuple[Float64, Float64]:
-        """Return the same by way of the table of all scores, for small graphs."""
-        table = np.asarray(_table(self.scored))
-        scores, counts = table.reshape(-1), np.zeros(table.size)
-        is_pointwise = isinstance(self.loss, Pointwise)
-        for positive, negative, weight in block.pairs(is_pointwise=is_pointwise):
-            pairs = scores[positive], scores[negative], weight
-            parts = _score_gradients(pairs, self.loss, self.lambda_)
-            for index, part in zip((positive, negative), parts, strict=True):
-                counts += np.bincount(index.reshape(-1), np.asarray(part).reshape(-1), table.size)
-        by_score = counts.reshape(table.shape).astype(np.float32)
-        by_user, by_item = _table_gradient(self.scored, by_score)
-        return np.asarray(by_user, np.float64), np.asarray(by_item, np.float64)
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
@@ -182,32 +158,6 @@ def _slot_gradients(
     own_bxD = None if own is None else users[own]
     vectors = users[batches.users], items[batches.items], own_bxD, batches
     return jax.vmap(gradient)(vectors)
-
-
-@partial(jax.jit, static_argnames=("loss", "lambda_"))
-def _score_gradients(pairs: Any, loss: Loss, lambda_: float | None) -> Any:
-    """Return each batch's gradient by its scores: float32[C, b] and float32[C, n, m].
-
-    Args:
-        pairs: scores of positive and of negative pairs, and the weights of these.
-    """
-
-    def gradient(positive: jax.Array, negative: jax.Array, weight: jax.Array) -> Any:
-        return jax.grad(pairs_loss, argnums=(0, 1))(positive, negative, weight, loss, lambda_)
-
-    return jax.vmap(gradient)(*pairs)
-
-
-@jax.jit
-def _table(scored: Any) -> Any:
-    """Return all scores, float32[rows, nodes]."""
-    return score_matrix(*scored)
-
-
-@jax.jit
-def _table_gradient(scored: Any, by_score: jax.Array) -> Any:
-    """Return the gradient by users and items from that by all scores."""
-    return jax.vjp(score_matrix, *scored)[1](by_score)
 
 
 def _sum_by(ids: NDArray[np.integer], rows: NDArray[np.float32], like: Float64) -> Float64:

@@ -9,34 +9,15 @@ from typing import Any, Literal, NamedTuple
 
 from ncfbench.auditing.bias import RESOLUTION, Bias
 from ncfbench.config import MAX_SEED
-from ncfbench.errors import UsageError
 
 BLOCKS = 24
 """Independent means that a verdict rests on."""
+MARGIN = 0.1
+"""Largest bias, as a share of the exact gradient, that may be called unbiased."""
 AUDIT_SEED = MAX_SEED + 3
 
 Word = Literal["unbiased", "consistent", "biased", "too few batches", "too few negatives"]
 ShownBy = Literal["gradient", "weights", "declared"]
-
-
-def check_request(batches: int, margin: float, otherwise: str) -> None:
-    """Refuse batches or a margin from which no verdict can follow.
-
-    Args:
-        otherwise: what else the number of batches can be.
-
-    Raises:
-        UsageError: there are too few batches, or the margin is no share.
-    """
-    if batches < 2 * BLOCKS:
-        raise UsageError(
-            f"batches = {batches}: the gradients need at least {2 * BLOCKS}, in {BLOCKS} blocks"
-            f"{otherwise}."
-        )
-    if not 0 < margin < 1:
-        raise UsageError(
-            f"margin = {margin}: it must lie between 0 and 1, for example 0.05 for 5 %."
-        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -56,6 +56,10 @@ class Info:
     """
     settings: tuple[Setting, ...] = ()
     """Settings of its own, which only runs with it have."""
+    fault: Callable[[Mapping[str, Any]], str] = lambda values: ""
+    """Returns what cannot work together among values of a run's settings, as a sentence; empty for
+    none.
+    """
 
     @cached_property
     def own(self) -> dict[str, Setting]:

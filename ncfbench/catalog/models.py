@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ncfbench.catalog.infos import EncoderInfo, Info, LossInfo, UserTowerInfo
 from ncfbench.catalog.samplers import SAMPLERS
@@ -68,6 +69,33 @@ LOSSES: dict[str, LossInfo] = {
         gamma=10.0,
     ),
 }
+
+
+def _even_filters(values: Mapping[str, Any]) -> str:
+    width = values["filter_width"]
+    return "" if width % 2 else f"filter_width = {width}: it must be odd."
+
+
+def _narrow_bag(values: Mapping[str, Any]) -> str:
+    width, dimension = values["word_dimension"], values["dimension"]
+    if not values["bare_bag"] or width == dimension:
+        return ""
+    return (
+        f"bare_bag makes items' vectors of words', of word_dimension = {width} instead of"
+        f" dimension = {dimension}. Use --set word_dimension={dimension}."
+    )
+
+
+def _uneven_heads(values: Mapping[str, Any]) -> str:
+    width, heads = values["width"], values["heads"]
+    if not (rest := width % heads):
+        return ""
+    return (
+        f"width = {width} is not a multiple of heads = {heads}. Use for example --set"
+        f" width={width - rest + heads}."
+    )
+
+
 ENCODERS: dict[str, EncoderInfo] = {
     "mf": EncoderInfo(
         path="ncfbench.models.encoders.mf:MatrixFactorization",
@@ -83,7 +111,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         uses=("word_dimension", "word_dropout", "features", "feature_dropout"),
         settings=(
             Setting("filters", 50, "Filters of the convolution", at_least=1),
-            Setting("filter_width", 3, "Words that a filter spans", at_least=1, is_odd=True),
+            Setting("filter_width", 3, "Words that a filter spans, an odd number", at_least=1),
             Setting(
                 "convolution",
                 "auto",
@@ -92,6 +120,7 @@ ENCODERS: dict[str, EncoderInfo] = {
                 shown="auto: projected on a CPU, else plain",
             ),
         ),
+        fault=_even_filters,
         word_tables=("words",),
     ),
     "lstm": EncoderInfo(
@@ -115,6 +144,7 @@ ENCODERS: dict[str, EncoderInfo] = {
                 tried=(False, True),
             ),
         ),
+        fault=_narrow_bag,
     ),
     "gru": EncoderInfo(
         path="ncfbench.models.encoders.gru:Gru",
@@ -131,15 +161,10 @@ ENCODERS: dict[str, EncoderInfo] = {
         settings=(
             Setting("layers", 2, "Blocks of self-attention and a hidden layer", at_least=1),
             Setting("heads", 2, "Heads of the self-attention", at_least=1),
-            Setting(
-                "width",
-                128,
-                "Length of a word's vector in the transformer",
-                at_least=1,
-                multiple_of="heads",
-            ),
+            Setting("width", 128, "Length of a word's vector, a multiple of heads", at_least=1),
             Setting("feed_forward", 512, "Units of the hidden layer in each block", at_least=1),
         ),
+        fault=_uneven_heads,
         word_tables=("words",),
     ),
     "bert": EncoderInfo(

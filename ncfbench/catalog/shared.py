@@ -42,7 +42,7 @@ class SharedSettings:
         1.0,
         "Weight of the mean squared distance of free item vectors from g",
         at_least=0,
-        only_with=("coupling", "regularised"),
+        used_by="coupling",
     )
     batch_size: int = _sampler(
         512, "b: positive links in a batch", at_least=1, tried=(256, 512, 1024, 2048)

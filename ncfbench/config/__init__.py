@@ -137,9 +137,6 @@ def complete(settings: Mapping[str, Any], *, ignore_unknown: bool = False) -> Ru
             raise UsageError(unknown(name, had))
     values = _with_defaults(given, had, infos)
     values["noise"] = canonical_noise(values["noise"])
-    for name, setting in had.items():
-        if not setting.is_active(values):
-            values[name] = setting.default
     shared = {setting.attribute: values.pop(name) for name, setting in SETTINGS.items()}
     return RunConfig(**shared, own=tuple(values.items()))
 

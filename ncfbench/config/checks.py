@@ -43,14 +43,13 @@ def check(
             setting.check(values[name])
     noise_exponent(values["noise"])
     faults = chain(
-        _related_faults(values, settings),
         _text_faults(values),
         _coupling_faults(values, encoder),
         _optimizer_faults(values),
         _loss_faults(values, sampler, loss),
         _batch_faults(values, sampler),
     )
-    for fault in faults:
+    for fault in filter(None, (*faults, encoder.fault(values))):
         raise UsageError(fault)
 
 
@@ -95,33 +94,12 @@ def _stratum_size(values: Values, sampler: SamplerInfo) -> int:
     return int(values["stratum_size"]) if sampler.reads("stratum_size") else 1
 
 
-def _related_faults(values: Values, settings: Mapping[str, Setting]) -> Iterator[str]:
-    for name, setting in settings.items():
-        value = values[name]
-        if setting.multiple_of and (rest := value % (of := values[setting.multiple_of])):
-            yield (
-                f"{name} = {value} is not a multiple of {setting.multiple_of} = {of}. Use for"
-                f" example --set {name}={value - rest + of}."
-            )
-    width, dimension = values["word_dimension"], values["dimension"]
-    if values.get("bare_bag") and width != dimension:
-        yield (
-            f"bare_bag makes items' vectors of words', of word_dimension = {width} instead of"
-            f" dimension = {dimension}. Use --set word_dimension={dimension}."
-        )
-
-
 def _text_faults(values: Values) -> Iterator[str]:
     dataset = values["dataset"]
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", dataset):
         yield (
             f"dataset = {dataset[:80]!r} is not a data set's name: at most 64 letters, digits, dots"
             " and hyphens."
-        )
-    if (value := values.get("checkpoint")) and not is_digest(value):
-        yield (
-            f"checkpoint = {value!r} is not the digest of a checkpoint. Give its folder to ncfbench"
-            " run --set checkpoint=FOLDER, which prints it."
         )
 
 

@@ -14,8 +14,8 @@ from ncfbench.settings import PANELS, Setting
 
 def users_of(setting: Setting) -> list[str]:
     """Return the built-in choices whose runs use a setting; none where all do."""
-    if setting.only_with or not setting.used_by:
-        return list(setting.only_with[1:])
+    if setting.used_by not in BUILT_IN:
+        return ["regularised"] if setting.used_by else []
     infos = BUILT_IN[setting.used_by]
     users = [
         name if info.reads(setting.name) else f"{name} with strata=user"
@@ -64,9 +64,9 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
     known = {**all_settings(), **config.settings}
     for setting in (known[name] for name in given if name in known):
         is_had = setting.name in values
-        if is_had and setting.is_active(values) and config.reads(setting):
+        if is_had and config.reads(setting):
             continue
-        other = setting.only_with[0] if setting.only_with else str(setting.used_by)
+        other = str(setting.used_by)
         users = users_of(setting)
         sentences.append(
             f"{setting.name} changes nothing with {other} {values[other]}"

@@ -66,6 +66,8 @@ class RunConfig(SharedSettings):
 
     def reads(self, setting: Setting) -> bool:
         """Return whether every run reads a setting, or one of this run's choices does."""
+        if setting.used_by == "coupling":
+            return self.coupling == "regularised"
         return not setting.used_by or any(info.reads(setting.name) for info in self.infos.values())
 
     @property

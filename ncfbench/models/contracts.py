@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,9 +20,8 @@ from ncfbench.catalog import BUILT_IN, find
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
-from ncfbench.models.content import require_content
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
-from ncfbench.models.losses import Loss, make_loss
+from ncfbench.models.losses import make_loss
 
 ITEMS, LISTED = 7, 3
 """Items, and negatives of each positive link, in a call."""
@@ -31,8 +30,8 @@ SCORES = np.array([0.07, 0.3, 0.9, 3.1, 11.0, 50.0], np.float32)
 TOLERANCE = 1e-4
 """Difference of two results that count as equal, relative to the largest number."""
 
-Checks: TypeAlias = Generator[tuple[Any, str], None, Any]
-"""Conditions, and each one's fault where it does not hold; the first fault is reported."""
+Faults: TypeAlias = Iterator[str]
+"""The faults of a plug-in, each as the end of a sentence; the first one is reported."""
 
 
 def require_contracts(config: RunConfig, dataset: Dataset) -> None:
@@ -42,48 +41,71 @@ def require_contracts(config: RunConfig, dataset: Dataset) -> None:
     Raises:
         UsageError: the message says what to use instead, or names the plug-in and what it must do.
     """
-    require_content(config, dataset)
-    _require_plugins(config, DataFacts.of(dataset), dataset.tokens_IxL.shape[1])
+    data = DataFacts.of(dataset)
+    _require_content(config, data)
+    for kind in ("encoder", "user_tower"):
+        require = getattr(find(kind, getattr(config, kind)).load(), "require", None)
+        if require is not None:
+            require(config, dataset)
+    _require_plugins(config, data, dataset.tokens_IxL.shape[1])
+
+
+def _require_content(config: RunConfig, data: DataFacts) -> None:
+    content = find("encoder", config.encoder).content
+    if "features" in content and not data.item_features:
+        raise UsageError(
+            f"--encoder {config.encoder} reads dense features of items, and {config.dataset} has"
+            " none. Prepare your data with --lsa 300 or --item-features FILE."
+        )
+    if content == ("text",) and not data.words:
+        raise UsageError(
+            f"--encoder {config.encoder} reads texts, and {config.dataset} has none. Use --encoder"
+            " mlp, which reads its dense features."
+        )
 
 
 @functools.cache
 def _require_plugins(config: RunConfig, data: DataFacts, length: int) -> None:
-    for kind, checks in CHECKS.items():
+    checks: dict[str, Callable[[], Faults]] = {
+        "encoder": lambda: _encoder_faults(config, data, length),
+        "loss": lambda: _loss_faults(config),
+    }
+    for kind, faults in checks.items():
         name = getattr(config, kind)
         if name in BUILT_IN[kind]:
             continue
-        title, info = f"The {kind.replace('_', ' ')} {name}", find(kind, name)
         try:
-            for holds, fault in checks(config, info, data, length):
-                if not holds:
-                    raise UsageError(f"{title} {fault}.")
+            for fault in faults():
+                raise UsageError(f"The {kind} {name} {fault}.")
         except NcfbenchError:
             raise
         except Exception as error:
+            where = _line(error, find(kind, name).load())
             raise UsageError(
-                f"{title} fails{_line(error, info.load())}: {type(error).__name__}:"
-                f" {reason(error)}."
+                f"The {kind} {name} fails{where}: {type(error).__name__}: {reason(error)}."
             ) from error
 
 
 def _line(error: Exception, plugin: type) -> str:
     """Return where in the plug-in's own file an error was raised; empty if that is not known."""
-    try:
-        file = inspect.getsourcefile(plugin) or ""
-    except TypeError:
-        return ""
+    file = inspect.getsourcefile(plugin) or ""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
     return f" ({Path(file).name}, line {lines[-1]})" if lines else ""
 
 
-def _encoder(config: RunConfig, info: Any, data: DataFacts, length: int) -> Checks:
-    """Tokens after the last word must not affect the result, nor other items, nor chance."""
-    module = yield from _built(info, config, data)
-    yield from _named("item_tables", info.item_tables, module, data.items)
-    yield from _named("word_tables", info.word_tables, module, data.words + 1)
-    yield from _named("pretrained_parts", info.pretrained_parts, module)
+def _encoder_faults(config: RunConfig, data: DataFacts, length: int) -> Faults:
+    """Yield faults of shape, of values, and of a vector that depends on padding."""
+    module = find("encoder", config.encoder).load()(config, data, rngs=nnx.Rngs(config.seed))
+    graph, parameters = nnx.split(module)
     rng, longest = np.random.default_rng(0), max(length // 2, 1)
+    # Biases that are zero would hide faults.
+    parameters = jax.tree.map(lambda leaf: leaf + rng.normal(0, 0.1, leaf.shape), parameters)
+
+    @jax.jit
+    def encode(inputs: EncoderInput) -> Any:
+        return nnx.merge(graph, parameters)(inputs)
+
     lengths = np.minimum([longest, (longest + 1) // 2, 0, 1, 2, 3, longest], longest)
     lengths = (lengths * bool(data.words)).astype(np.int32)
     tokens = rng.integers(1, max(data.words, 1) + 1, (ITEMS, 2 * longest), np.int32)
@@ -91,179 +113,58 @@ def _encoder(config: RunConfig, info: Any, data: DataFacts, length: int) -> Chec
     features = rng.normal(size=(ITEMS, data.item_features)).astype(np.float32)
     items = np.arange(ITEMS, dtype=np.int32) % data.items
     arrays = items, tokens * present, present, lengths, features if data.item_features else None
-    padded = EncoderInput(*jax.device_put(arrays))
+    padded = EncoderInput(*arrays)
     texts = padded._replace(tokens=padded.tokens[:, :longest], present=padded.present[:, :longest])
-    yield from _rows(config, module, padded, texts)
-    if info.word_tables and data.words:
-        yield from _by_row(info.word_tables, module, texts, data.words)
+    vectors = encode(padded)
+    yield from _shape_faults(vectors, (ITEMS, config.dimension), f"for {ITEMS} items")
+    if not jnp.isfinite(vectors).all():
+        yield "returns vectors that are not finite"
+    if not _are_alike(vectors, encode(texts), np.abs(vectors).max()):
+        yield (
+            "gives a text another vector where more padding follows its last word: leave out"
+            " tokens at which texts.present is false"
+        )
 
 
-def _loss(config: RunConfig, *_: Any) -> Checks:
-    """A loss must fall when a positive's score rises, and rise when a negative's does."""
-    loss = make_loss(config)
-    forms = [loss.rows]
-    if type(loss).batch_rows is not Loss.batch_rows:
-        forms.append(loss.batch_rows)
-    for form in forms:
-
-        def rows(*links: jax.Array, form: Any = form) -> Any:
-            return form(*links, config.lambda_)
-
-        yield from _slopes(config, rows)
-
-
-def _slopes(config: RunConfig, rows: Callable[..., Any]) -> Checks:
-    """Compare losses at a score and at minus it, where the other scores are 0; a squared distance
-    need not be monotone.
+def _loss_faults(config: RunConfig) -> Faults:
+    """Yield faults of the rows and slopes of a loss, at scores and at minus these, where the other
+    scores are 0; a squared distance need not be monotone.
     """
+    rows = functools.partial(make_loss(config).batch_rows, lambda_=config.lambda_)
     scores, n = np.concatenate([SCORES, -SCORES]), 2 * len(SCORES)
-    positive = np.concatenate([scores, 0 * scores])
-    negative = np.zeros((2 * n, LISTED), np.float32)
-    negative[n:, 0] = scores
-    weight = np.full(negative.shape, 1 / LISTED, np.float32)
-
-    def total(positive: jax.Array, negative: jax.Array) -> jax.Array:
-        return jnp.sum(rows(positive, negative, weight))
-
-    def alone(*row: jax.Array) -> Any:
-        return rows(*(part[None] for part in row))[0]
-
-    @jax.jit
-    def everything(*links: jax.Array) -> Any:
-        positive, *lists = links
-        more = (jnp.pad(part, ((0, 0), (0, 1))) for part in lists)
-        slopes = jax.grad(total, (0, 1))(positive, lists[0])
-        return rows(*links), slopes, jax.vmap(alone)(*links), rows(positive, *more)
-
-    shape = jax.eval_shape(rows, positive, negative, weight)
-    yield _shaped(shape, (2 * n,), f"for {2 * n} links of {LISTED} negatives", config)
-    losses, slopes, by_row, padded = jax.device_get(everything(positive, negative, weight))
-    yield (
-        all(np.isfinite(part).all() for part in (losses, *slopes)),
-        "is not finite, or its slope is not, at scores of -50 to 50: use a form without overflow,"
-        " such as jax.nn.softplus or logsumexp",
-    )
-    yield _are_alike(losses, by_row, 1e-2), "mixes links: a row's loss must depend on it alone"
-    yield _are_alike(losses, padded, 1e-2), "counts negatives whose weight is 0"
-    high, low, above, below = np.split(losses, 4)
+    positive = jnp.concatenate([scores, 0 * scores])
+    negative = jnp.zeros((2 * n, LISTED)).at[n:, 0].set(scores)
+    weight = jnp.full(negative.shape, 1 / LISTED)
+    losses = rows(positive, negative, weight)
+    yield from _shape_faults(losses, (2 * n,), f"for {2 * n} links of {LISTED} negatives")
+    slopes = jax.grad(lambda *scores: jnp.sum(rows(*scores, weight)), (0, 1))(positive, negative)
+    if not all(jnp.isfinite(part).all() for part in (losses, *slopes)):
+        yield (
+            "is not finite, or its slope is not, at scores of -50 to 50: use a form without"
+            " overflow, such as jax.nn.softplus or logsumexp"
+        )
+    more = (jnp.pad(part, ((0, 0), (0, 1))) for part in (negative, weight))
+    if not _are_alike(losses, rows(positive, *more), 1e-2):
+        yield "counts negatives whose weight is 0"
+    high, low, above, below = np.split(np.asarray(losses), 4)
     falls, rises = low - high, above - below
-    yield (
-        (falls >= -TOLERANCE * np.abs(low)).all() and (falls > TOLERANCE * np.abs(low)).any(),
-        "does not fall when the score of a positive link rises",
-    )
+    least = TOLERANCE * np.abs(low)
+    if (falls < -least).any() or (falls <= least).all():
+        yield "does not fall when the score of a positive link rises"
     # The square of a negative's score is the same at minus the score, and rises above 0.
-    most = max(rises.max(), above[-1] - above[0])
-    yield (
-        (rises >= -TOLERANCE * np.abs(above)).all() and most > TOLERANCE * np.abs(above).max(),
-        "does not rise when the score of a negative link rises",
-    )
+    most, least = max(rises.max(), above[-1] - above[0]), TOLERANCE * np.abs(above)
+    if (rises < -least).any() or most <= least.max():
+        yield "does not rise when the score of a negative link rises"
 
 
-CHECKS: dict[Any, Callable[..., Checks]] = {
-    "encoder": _encoder,
-    "loss": _loss,
-}
-
-
-def _built(info: Any, config: RunConfig, *data: DataFacts) -> Checks:
-    """Return the graph and the parameters of a module, with noise in place of zeros, which would
-    hide faults.
-    """
-    graph, variables = nnx.split(info.load()(config, *data, rngs=nnx.Rngs(config.seed)))
-    leaves, structure = jax.tree_util.tree_flatten_with_path(nnx.as_pure(variables))
-    rng, noisy = np.random.default_rng(0), []
-    for path, leaf in leaves:
-        yield (
-            jnp.issubdtype(leaf.dtype, jnp.floating),
-            f"keeps {jax.tree_util.keystr(path)} of {leaf.dtype}, and what a module keeps is"
-            " trained: keep floating-point parameters alone, and no random numbers",
-        )
-        held = np.asarray(leaf)
-        noisy.append(held if held.any() else rng.normal(0, 0.1, held.shape).astype(held.dtype))
-    return graph, jax.tree.unflatten(structure, jax.device_put(noisy))
-
-
-def _named(declaration: str, names: tuple[str, ...], module: Any, rows: int = 0) -> Checks:
-    leaves = jax.tree_util.tree_leaves_with_path(module[1])
-    for name in names:
-        parts = [leaf for path, leaf in leaves if jax.tree_util.DictKey(name) in path]
-        yield (
-            parts and all(len(leaf) == rows or not rows for leaf in parts),
-            f"declares {declaration} with {name!r}, and has nothing of that name"
-            + (f" with {rows:,} rows" if rows else ""),
-        )
-
-
-def _shaped(result: Any, shape: tuple[int, ...], made: str, config: RunConfig) -> tuple[bool, str]:
+def _shape_faults(result: Any, shape: tuple[int, ...], made: str) -> Faults:
     expected = f"float32[{', '.join(map(str, shape))}]"
-    returned = f"a {type(result).__name__}"
-    if isinstance(result, jax.Array | jax.ShapeDtypeStruct):
-        returned = f"{result.dtype}[{', '.join(map(str, result.shape))}]"
-    return returned == expected, (
-        f"returns {returned} {made}, and it must return {expected} (--dimension is"
-        f" {config.dimension})"
-    )
+    found = f"a {type(result).__name__}"
+    if isinstance(result, jax.Array):
+        found = f"{result.dtype}[{', '.join(map(str, result.shape))}]"
+    if found != expected:
+        yield f"returns {found} {made}, and it must return {expected}"
 
 
-def _rows(config: RunConfig, module: Any, inputs: EncoderInput, other: EncoderInput) -> Checks:
-    """An encoder gives each row of ``inputs`` one vector, by that row alone.
-
-    Args:
-        other: the same items with less padding.
-    """
-
-    def call(inputs: Any) -> jax.Array:
-        vectors: jax.Array = nnx.merge(*module)(inputs)
-        return vectors
-
-    n = len(inputs[0])
-    shape = n, config.dimension
-    yield _shaped(jax.eval_shape(call, inputs), shape, f"for {n} items", config)
-    order = np.array([3] * (n - 3) + [2, 1, 0])
-
-    @jax.jit
-    def calls(inputs: Any, other: Any) -> list[jax.Array]:
-        reordered = jax.tree.map(lambda array: array[order], inputs)
-        return [call(each) for each in (inputs, inputs, reordered, other)]
-
-    vectors, again, others, last = jax.device_get(calls(inputs, other))
-    yield np.isfinite(vectors).all(), "returns vectors that are not finite"
-    yield _are_alike(vectors, again), "returns other vectors when it is called again"
-    yield (
-        _are_alike(vectors[:3], others[:-4:-1]),
-        "gives an item another vector where other items stand beside it",
-    )
-    yield (
-        _are_alike(vectors, last),
-        "gives a text another vector where more padding follows its last word: leave out tokens at"
-        " which texts.present is false",
-    )
-
-
-def _by_row(names: tuple[str, ...], module: Any, texts: EncoderInput, words: int) -> Checks:
-    """Where rows of tables have moved to the next, a module reads them by the next rows."""
-    tokens = texts.tokens
-    other = texts._replace(tokens=jnp.where(tokens > 0, tokens % words + 1, 0))
-
-    def moved(path: Any, leaf: jax.Array) -> jax.Array:
-        is_table = any(jax.tree_util.DictKey(name) in path for name in names)
-        return jnp.concatenate([leaf[:1], jnp.roll(leaf[1:], 1, axis=0)]) if is_table else leaf
-
-    @jax.jit
-    def vectors(parameters: Any, inputs: Any) -> Any:
-        return nnx.merge(module[0], parameters)(inputs)
-
-    found = vectors(module[1], texts), vectors(jax.tree.map_with_path(moved, module[1]), other)
-    yield (
-        _are_alike(*found),
-        (
-            f"declares word_tables with {names[0]!r}, and gives other vectors where texts.tokens"
-            " are other rows of it: use them for nothing else"
-        ),
-    )
-
-
-def _are_alike(one: Any, other: Any, scale: float | None = None) -> bool:
-    """Return whether two results are equal, relative to a scale, by default the largest number."""
-    atol = TOLERANCE * (np.abs(one).max() if scale is None else scale)
-    return bool(np.allclose(one, other, rtol=TOLERANCE, atol=atol))
+def _are_alike(one: Any, other: Any, scale: float) -> bool:
+    return bool(np.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * scale))

@@ -87,18 +87,6 @@ def link_loss(
     return jnp.mean(loss.batch_rows(positive, _silent(negative, weight), weight, lambda_))
 
 
-def pairs_loss(
-    positive: jax.Array, negative: jax.Array, weight: jax.Array, loss: Loss, lambda_: float | None
-) -> jax.Array:
-    """Estimate L as :func:`link_loss` does; a pointwise loss's negative links, [n, m], need not
-    stand in rows of positive ones.
-    """
-    if not isinstance(loss, Pointwise) or lambda_ is None:
-        return link_loss(positive, negative, weight, loss, lambda_)
-    summed = jnp.sum(weight * loss.negative(_silent(negative, weight)))
-    return jnp.mean(loss.positive(positive)) + lambda_ * summed
-
-
 def row_losses(
     positive: jax.Array, negative: jax.Array, weight: jax.Array, loss: Loss, lambda_: float | None
 ) -> jax.Array:

@@ -226,4 +226,4 @@ def reads(arm: RankedArm, name: str) -> bool:
     """Return whether an arm has a setting, and reads it."""
     config = arm.config
     setting = config.settings.get(name)
-    return setting is not None and config.reads(setting) and setting.is_active(config.to_dict())
+    return setting is not None and config.reads(setting)

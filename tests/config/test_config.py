@@ -144,7 +144,7 @@ def test_impossible_settings_are_refused(flags: dict[str, Any], words: list[str]
         ("filters=many", ["filters = 'many' is not a whole number"]),
         ("filters=1.5", ["not a whole number"]),
         ("mask=perhaps", ["not true or false"]),
-        ("filter_width=4", ["must be odd and at least 1"]),
+        ("filter_width=4", ["filter_width = 4: it must be odd"]),
         ("epochs=2 epochs=2", ["--set: epochs is given twice"]),
         ("batch-size=64 batch_size=32", ["given twice, as batch-size and as batch_size"]),
     ],

@@ -17,13 +17,10 @@ from ncfbench.models.encoders.protocol import DataFacts
 from ncfbench.training.run import run
 
 MODULE = """
-import itertools
-
 import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from ncfbench.catalog import EncoderInfo
 from ncfbench.models.losses import Pairwise, Pointwise, SkipGram
 
 class Right(nnx.Module):
@@ -61,40 +58,9 @@ class ByTokens(Right):
         words = jnp.where(texts.tokens[..., None] > 0, self.words(texts.tokens), 0)
         return words.sum(axis=1) / jnp.maximum(texts.lengths, 1)[:, None]
 
-class WordIds(Right):
-    info = EncoderInfo(word_tables=("words",))
-
-    def __call__(self, texts):
-        return super().__call__(texts) * (1 + texts.tokens.max(axis=1, keepdims=True))
-
-class Centred(Right):
-    def __call__(self, texts):
-        vectors = super().__call__(texts)
-        return vectors - vectors.mean(axis=0, keepdims=True)
-
 class Empty(Right):
     def __call__(self, texts):
         return super().__call__(texts) / texts.lengths[:, None]
-
-CALLS = itertools.count()
-
-class Noisy(Right):
-    def __call__(self, texts):
-        return super().__call__(texts) + next(CALLS)
-
-class Stochastic(Right):
-    def __init__(self, config, data, *, rngs):
-        super().__init__(config, data, rngs=rngs)
-        self.dropout = nnx.Dropout(0.5, rngs=rngs)
-
-    def __call__(self, texts):
-        return self.dropout(super().__call__(texts))
-
-class NoTable(Right):
-    info = EncoderInfo(item_tables=("rows",))
-
-class WordTable(Right):
-    info = EncoderInfo(item_tables=("words",))
 
 class Rowless(Pairwise):
     def pair(self, positive, negative):
@@ -122,11 +88,6 @@ class Unweighted(RightLoss):
     def rows(self, positive, negative, weight, lambda_):
         return self.pair(positive[:, None], negative).mean(axis=-1)
 
-class BatchMean(RightLoss):
-    def rows(self, positive, negative, weight, lambda_):
-        rows = super().rows(positive, negative, weight, lambda_)
-        return rows - rows.mean()
-
 class Huber(Pointwise):
     def positive(self, scores):
         return optax.losses.huber_loss(scores, jnp.ones_like(scores))
@@ -150,19 +111,12 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"loss": "Rowless"}, "{} returns float32[] for 24 links of 3 negatives, and it must return"),
     ({"encoder": "Leaky"}, f"The encoder {{}} {PADDING}"),
     ({"encoder": "BiasLeaks"}, f"The encoder {{}} {PADDING}"),
-    ({"encoder": "Centred"}, "{} gives an item another vector where other items stand beside it."),
     ({"encoder": "Empty"}, "{} returns vectors that are not finite"),
-    ({"encoder": "Noisy"}, "{} returns other vectors when it is called again."),
-    ({"encoder": "Stochastic"}, "{} keeps ['dropout']['rngs']"),
-    ({"encoder": "NoTable"}, "declares item_tables with 'rows', and has nothing of that name"),
-    ({"encoder": "WordTable"}, "declares item_tables with 'words', and has nothing of that name"),
-    ({"encoder": "WordIds"}, "{} declares word_tables with 'words', and gives other vectors where"),
     ({"loss": "Swapped"}, "The loss {} does not fall when the score of a positive link rises."),
     ({"loss": "Constant"}, "The loss {} does not fall when the score of a positive link rises."),
     ({"loss": "AlikeTerms"}, "The loss {} does not rise when the score of a negative link rises."),
     ({"loss": "Overflows"}, "{} is not finite, or its slope is not, at scores of -50 to 50"),
     ({"loss": "Unweighted"}, "{} counts negatives whose weight is 0."),
-    ({"loss": "BatchMean"}, "{} mixes links"),
 ]
 RIGHT: list[dict[str, str]] = [
     {"encoder": "Right", "loss": "RightLoss"},

@@ -12,6 +12,7 @@ import numpy as np
 from flax import nnx
 
 from ncfbench.config import RunConfig
+from ncfbench.config.checks import is_digest
 from ncfbench.data.assets.architecture import Architecture, Arrays, read_verified, read_weights
 from ncfbench.data.assets.checkpoint import kept_path, opened_checkpoint
 from ncfbench.data.store import Dataset
@@ -125,7 +126,7 @@ class Bert(nnx.Module):
             DataError: its files or weights are damaged, or none of BERT's kind.
             UsageError: otherwise.
         """
-        if not config.checkpoint:
+        if not is_digest(config.checkpoint):
             raise UsageError(
                 "--encoder bert needs --set checkpoint=FOLDER, with a pretrained model's"
                 " config.json, model.safetensors and tokenizer."

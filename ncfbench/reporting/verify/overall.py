@@ -287,7 +287,7 @@ def _worth(
 def _reads(arm: Ranked, name: str) -> bool:
     config = arm.config
     setting = config.settings.get(name)
-    return bool(setting and config.reads(setting) and setting.is_active(config.to_dict()))
+    return bool(setting and config.reads(setting))
 
 
 def _first(arm: Arm) -> Run:
