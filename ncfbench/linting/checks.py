@@ -22,10 +22,6 @@ from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Bool, Float, Scene, owner
 
-DROPOUT = 0.1
-"""Share of coordinates that dropout removes: the default of transformers."""
-SEEN = 0.02
-"""Push of an unmasked duplicate under dropout, over that of a true negative, at least."""
 SIZES = (ROWS, 5, 37)
 """Rows of batches: a full one, a smaller last one, one of several chunks."""
 MOST_ONCE = 0.75
@@ -47,8 +43,6 @@ class Masks:
     """The same of another link of the user in the batch, and outside it."""
     others: list[float]
     """Share of the pairs without a link that are negatives no more if another pair is linked."""
-    leaks: list[float]
-    """Share of the masked duplicates that dropout unmasks."""
     constant: list[float]
     """Share of the softmax that masked pairs still have, whatever they are masked for."""
     collisions: list[float]
@@ -224,7 +218,7 @@ def _divisor(weights: dict[int, Float], facts: Facts) -> Iterator[Finding]:
 
 def look_at_masks(evaluator: Evaluator) -> Masks:
     """Make pairs that are no true negatives, and see whether they are pushed apart."""
-    found = Masks([], [], [], [], [], [], [], [])
+    found = Masks([], [], [], [], [], [], [])
     last = ROWS - 1
     for seed in SEEDS:
         others, constants = [0.0], []
@@ -254,8 +248,6 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
                 found.repeats.append(float(np.median(both[0] / np.maximum(both[1], 1e-30))))
             if abs(pairs[-1]) < 0.01:
                 constants.append(_constant(evaluator, scene, twin))
-                if relation == "same item":
-                    found.leaks.append(_leak(evaluator, scene, seed))
         found.others.append(max(others))
         if evaluator.layout.k:
             push = evaluator.pushes(evaluator.scenes().collision(seed, ROWS))
@@ -296,20 +288,6 @@ def _constant(evaluator: Evaluator, scene: Scene, twin: Scene) -> float:
     return masked if plain < 1e-3 else 0.0
 
 
-def _leak(evaluator: Evaluator, scene: Scene, seed: int) -> float:
-    """Return how often a masked duplicate is a negative under dropout."""
-    last, leaks = ROWS - 1, []
-    if not evaluator.loss.has("users", "scores") or evaluator.layout.labels == "pairs":
-        return 0.0
-    pairs = [(0, last), (last, 0), *((0, column) for column in range(1, last))]
-    for draw in range(4):
-        here, there, *others = evaluator.perturbed_pushes(scene, pairs, 10 * seed + draw, DROPOUT)
-        # A norm of the vectors lets a move of one pair push the others a little, either way.
-        least = max(SEEN * float(np.median(others)), evaluator.tolerance * max(map(abs, others)))
-        leaks += [float(np.sign(push)) * (abs(push) > least) for push in (here, there)]
-    return max(float(np.mean(leaks)), 0.0)
-
-
 def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]:
     """Say what is wrong with the masks of a loss, apart from what batches must do."""
     unit = "push over that of a true negative"
@@ -320,10 +298,6 @@ def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]
         return
     # In a pairwise loss the two columns of one item push and pull it alike.
     is_pairwise = facts.kind == "pairwise"
-    if found.leaks and float(np.mean(found.leaks)) > 0.1 and not is_pairwise:
-        share = "share of the duplicates that it misses"
-        detail = f"vectors after dropout of {DROPOUT:.0%}"
-        yield finding("mask-dropout", found.leaks, share, 0, detail)
     if min(found.others) > 0.01:
         share = "share of the pairs without a link that are masked"
         yield finding("mask-others", found.others, share, 0, "a batch with one linked pair")

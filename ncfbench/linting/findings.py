@@ -91,10 +91,6 @@ KINDS: dict[str, Kind] = {
         "Set masked scores, and a vector's score with itself, to minus infinity before the softmax:"
         " do not multiply by the mask.",
     ),
-    "mask-dropout": Kind(
-        "the mask compares vectors, and dropout makes one item's vectors differ",
-        "Mask by item ids.",
-    ),
     "positive-twice": Kind(
         "the positive counts as a negative of its own row, or twice in the sum of its softmax",
         "Add the positive to the sum once, and mask it before negatives are chosen by score.",

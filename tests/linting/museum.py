@@ -123,14 +123,6 @@ def multiplied_mask(users: Any, items: Any, item_ids: Any, probability: Any) -> 
     return cross_entropy(corrected(scores, np.arange(len(scores)), probability) * ~same(item_ids))
 
 
-@fault("mask-dropout", f"{ST}/pull/3260")
-def similar_mask(users: Any, items: Any, probability: Any, scale: float = 20.0) -> Any:
-    f, g = unit(users), unit(items)
-    is_same = (g @ g.T > 1 - 1e-6) & ~np.eye(len(g), dtype=bool)
-    logits = corrected(scale * f @ g.T, np.arange(len(g)), probability)
-    return cross_entropy(np.where(is_same, -1e9, logits))
-
-
 @fault("idle-flag", f"{TFRS}/issues/706")
 def idle_flag(
     users: Any,
