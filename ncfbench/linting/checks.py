@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from ncfbench.linting.facts import (
     SEEDS,
     Facts,
     amplitudes,
-    counted_columns,
 )
 from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
@@ -41,8 +39,6 @@ class Masks:
     same_user: list[float]
     linked: list[float]
     """The same of another link of the user in the batch, and outside it."""
-    others: list[float]
-    """Share of the pairs without a link that are negatives no more if another pair is linked."""
     constant: list[float]
     """Share of the softmax that masked pairs still have, whatever they are masked for."""
     collisions: list[float]
@@ -218,10 +214,10 @@ def _divisor(weights: dict[int, Float], facts: Facts) -> Iterator[Finding]:
 
 def look_at_masks(evaluator: Evaluator) -> Masks:
     """Make pairs that are no true negatives, and see whether they are pushed apart."""
-    found = Masks([], [], [], [], [], [], [])
+    found = Masks([], [], [], [], [], [])
     last = ROWS - 1
     for seed in SEEDS:
-        others, constants = [0.0], []
+        constants = []
         for relation in evaluator.scenes().relations():
             pairs = {
                 "same item": found.duplicates,
@@ -241,14 +237,11 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
                 continue  # too small to tell, where a softmax is steep
             ratios = [push[pair] / max(without[pair], 0.01 * usual) for pair in at]
             pairs.append(float(np.mean(ratios)))
-            if relation != "same item":
-                others.append(_wrongly_masked(evaluator, push, without, free))
             if relation == "same item":
                 both = [part[1:last, [0, last]].sum(axis=1) for part in (push, without)]
                 found.repeats.append(float(np.median(both[0] / np.maximum(both[1], 1e-30))))
             if abs(pairs[-1]) < 0.01:
                 constants.append(_constant(evaluator, scene, twin))
-        found.others.append(max(others))
         if evaluator.layout.k:
             push = evaluator.pushes(evaluator.scenes().collision(seed, ROWS))
             usual = float(np.median(push[1:ROWS, ROWS:].max(axis=1)))
@@ -261,19 +254,6 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
                 constants.append(_constant(evaluator, *scenes))
         found.constant.extend([max(constants)] if constants else [])
     return found
-
-
-def _wrongly_masked(evaluator: Evaluator, push: Float, without: Float, free: Any) -> float:
-    """Return which share of the free pairs are negatives only without the last row's link.
-
-    Pushes are compared within a row, whose sum the last column's probability may change.
-    """
-    counts = free & counted_columns(evaluator, without)
-    counts[:, ROWS - 1] = False
-    kept = np.where(counts, push / np.where(counts, without, 1), 0)
-    largest = kept.max(axis=1, keepdims=True)
-    lost = counts & (kept < 1e-3 * largest)
-    return float(lost.sum()) / max(int(counts.sum()), 1)
 
 
 def _constant(evaluator: Evaluator, scene: Scene, twin: Scene) -> float:
@@ -298,10 +278,7 @@ def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]
         return
     # In a pairwise loss the two columns of one item push and pull it alike.
     is_pairwise = facts.kind == "pairwise"
-    if min(found.others) > 0.01:
-        share = "share of the pairs without a link that are masked"
-        yield finding("mask-others", found.others, share, 0, "a batch with one linked pair")
-    elif evaluator.loss.has("linked") and found.linked and min(found.linked) > 0.01:
+    if evaluator.loss.has("linked") and found.linked and min(found.linked) > 0.01:
         yield finding("linked", found.linked, unit, 0, "although the argument names the links")
     counts = found.duplicates and min(found.duplicates) > 0.01
     is_harmless = facts.kind == "over users" or is_pairwise or duplicates_belong(facts)

@@ -82,10 +82,6 @@ KINDS: dict[str, Kind] = {
         "some of the drawn negatives change nothing",
         "Score all k negatives of a row, [b, k], not the first one alone.",
     ),
-    "mask-others": Kind(
-        "the mask hits pairs that are no links, and misses those that are",
-        "Build the mask with users along rows and items along columns.",
-    ),
     "mask-zero": Kind(
         "masked pairs still count as scores of a constant in the softmax",
         "Set masked scores, and a vector's score with itself, to minus infinity before the softmax:"

@@ -110,13 +110,6 @@ def linked_pairs(users: Any, items: Any, item_ids: Any) -> Any:
     return np.sum(softplus(margin) * counts) / np.sum(counts)
 
 
-@fault("mask-others", f"{GITHUB}/keras-team/keras-rs/pull/206")
-def transposed_mask(scores: Any, linked: Any) -> Any:
-    margin = scores - np.diagonal(scores)[:, None]
-    counts = ~(linked.T | np.eye(len(scores), dtype=bool))
-    return np.mean(np.sum(softplus(margin) * counts, axis=1)) / len(scores)
-
-
 @fault("mask-zero", f"{GITHUB}/google-research/simclr/issues/20")
 def multiplied_mask(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
     scores = 10 * unit(users) @ unit(items).T
