@@ -10,7 +10,6 @@ import numpy as np
 
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import (
-    CORRECTING,
     LEAST,
     SEEDS,
     Facts,
@@ -87,22 +86,6 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             yield finding("order", [change], "relative change of the loss", 0, detail)
             break
     yield from _divisor(weights, facts)
-
-
-def terms(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
-    """Check that positives and drawn negatives keep their relative weights in smaller batches."""
-    # Where weights depend on probability, those of other items differ.
-    is_corrected = evaluator.loss.has(*CORRECTING)
-    if facts.kind != "pointwise" or facts.in_batch or not facts.drawn or is_corrected:
-        return
-    shares = []
-    for rows in SIZES[:2]:
-        scene = evaluator.scenes().distinct(0, rows)
-        push = evaluator.pushes(replace(scene, score=0 * scene.score))
-        shares.append(float(push[push > 0].sum() / max(-push[push < 0].sum(), 1e-30)))
-    if 0 < max(shares) < 1e20 and abs(shares[0] / shares[1] - 1) > 0.02:
-        unit, detail = "ratio of the two weights", f"{SIZES[0]} rows beside {SIZES[1]}"
-        yield finding("uneven-terms", [shares[0] / shares[1]], unit, 1, detail)
 
 
 def row_weights(evaluator: Evaluator) -> Iterator[Finding]:

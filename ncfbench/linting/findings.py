@@ -137,11 +137,6 @@ KINDS: dict[str, Kind] = {
         "a smaller last batch is divided by a fixed number of rows",
         "Take the mean over the rows that the batch has.",
     ),
-    "uneven-terms": Kind(
-        "the negatives' weight over the positives' is not what it should be",
-        "Take the mean over rows of both terms, or the sum of both; multiply one of them alone by"
-        " its weight.",
-    ),
     "margin": Kind(
         "a larger margin makes the loss smaller",
         "Subtract the margin from the positive's score, or add it to the negatives'.",

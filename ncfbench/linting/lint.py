@@ -150,7 +150,6 @@ def _judged(
     chooses = any(each.code == "positive-twice" for each in scales)
     sizes = checks.sizes(evaluator, facts)
     found += [each for each in sizes if not (chooses and each.code == "uneven-rows")]
-    found += checks.terms(evaluator, facts)
     found += checks.one_row(evaluator)
     found += checks.row_weights(evaluator)
     found += checks.padding(evaluator)
@@ -166,7 +165,6 @@ def _judged(
     tilt = batches.tilt(evaluator.graph, batch_size) if facts.counts_once else 1.0
     found += checks.corrections(facts, masks, spread, tilt)
     found += [] if scales else options.temperatures(evaluator, facts)
-    found += options.term_weights(evaluator, facts)
     found += options.margins(evaluator, facts)
     found += options.idle(evaluator)
     return found, facts, contents

@@ -198,11 +198,6 @@ WRONG: dict[str, dict[str, Any]] = {
             bpr_rows(weights * pos_scores, weights[:, None] * neg_scores)
         ),
     },
-    "uneven-terms": {
-        "weight_of_both_terms": lambda pos_scores, neg_scores, negative_weight=0.5: (
-            negative_weight * bce(pos_scores, neg_scores)
-        ),
-    },
     "over-users": {
         "users_of_drawn": lambda pos_scores, neg_scores: (
             logsumexp(pos_scores) - jnp.mean(pos_scores)

@@ -81,11 +81,6 @@ def first_negative(users: Any, items: Any, negatives: Any) -> Any:
     return bpr(np.sum(users * items, axis=1), np.sum(users * negatives[:, 0], axis=1)[:, None])
 
 
-@fault("uneven-terms")
-def mean_and_sum(positive_scores: Any, negative_scores: Any) -> Any:
-    return np.mean(softplus(-positive_scores)) + np.sum(softplus(negative_scores))
-
-
 @fault("last-batch")
 def divided_twice(scores: Any) -> Any:
     return cross_entropy(scores) / len(scores)
