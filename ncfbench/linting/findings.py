@@ -137,10 +137,6 @@ KINDS: dict[str, Kind] = {
         "a smaller last batch is divided by a fixed number of rows",
         "Take the mean over the rows that the batch has.",
     ),
-    "margin": Kind(
-        "a larger margin makes the loss smaller",
-        "Subtract the margin from the positive's score, or add it to the negatives'.",
-    ),
     "uneven-rows": Kind(
         "rows of one batch have unequal weights by their position",
         "Add up losses of all chunks and divide once by the rows of the batch.",

@@ -165,7 +165,6 @@ def _judged(
     tilt = batches.tilt(evaluator.graph, batch_size) if facts.counts_once else 1.0
     found += checks.corrections(facts, masks, spread, tilt)
     found += [] if scales else options.temperatures(evaluator, facts)
-    found += options.margins(evaluator, facts)
     found += options.idle(evaluator)
     return found, facts, contents
 

@@ -20,7 +20,6 @@ from ncfbench.linting.signature import VECTORS
 
 TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"
 SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
-SMALL_STEP = 1e-3
 WITHOUT_EFFECT = r"(.*_)?(verbose|progress(_bar)?|debug|checks?|checkpoint(s|ing)?|metrics?)(_.*)?"
 """Names of flags that may change nothing: whole words, for ``symmetric`` has ``metric`` in it."""
 PROMISES = (
@@ -154,33 +153,6 @@ def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         ):
             unit = f"scale of scores for {name} = {value}"
             yield finding("temperature-twice", facts.scale, unit, value**expected, "a constant")
-
-
-def margins(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
-    """Check that a margin makes the loss larger, where it changes it smoothly: one that only masks
-    negatives near the positive does not. One between a score and a constant may make it smaller: a
-    loss that changes where all scores do is not judged.
-    """
-    if evaluator.is_random or evaluator.is_stateful or facts.kind == "pointwise":
-        return
-    for name, value in evaluator.options.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (re.fullmatch(balance.MARGINS, name) and is_number and value >= 0):
-            continue
-        slopes = []
-        for seed in SEEDS:
-            scene = evaluator.scenes().plain(seed, ROWS)
-            here, there = (
-                evaluator.with_options(**{name: value + step}).value(scene)
-                for step in (0.0, SMALL_STEP)
-            )
-            slopes.append((there - here) / SMALL_STEP)
-            moved = evaluator.value(replace(scene, score=scene.score + SMALL_STEP))
-            if abs(moved - here) > 1e-3 * abs(there - here):
-                slopes.append(0.0)
-        if max(slopes) < -1e-3:
-            unit = f"change of the loss by that of {name}"
-            yield finding("margin", slopes, unit, abs(float(np.mean(slopes))), f"{name} = {value}")
 
 
 def _scale(evaluator: Evaluator, facts: Facts, seed: int) -> float | None:

@@ -86,11 +86,6 @@ def divided_twice(scores: Any) -> Any:
     return cross_entropy(scores) / len(scores)
 
 
-@fault("margin")
-def easier_by_a_margin(scores: Any, margin: float = 0.3) -> Any:
-    return cross_entropy(scores + margin * np.eye(len(scores)))
-
-
 @fault("idle-flag")
 def idle_symmetric(scores: Any, symmetric: bool = True) -> Any:
     return cross_entropy(scores)
