@@ -16,8 +16,6 @@ from ncfbench.linting.scenes import Bool, Coordinates, Scene, owner
 
 LONG = 30.0
 """Length of users' vectors that makes scores extreme, where a loss does not normalise."""
-FINE = 1e-4
-"""Change of a score that single precision shows and bfloat16 does not."""
 LOWEST = -0.5
 """Score of the rows' own items where each must be pulled."""
 HIGHEST = 0.8
@@ -33,14 +31,6 @@ def inputs(evaluator: Evaluator) -> Iterator[Finding]:
     scene = evaluator.scenes().plain(0, ROWS)
     if evaluator.loss.has("users") and evaluator.layout.labels != "pairs":
         yield from _batch_axis(evaluator, scene)
-    usual = evaluator.value(scene)
-    little, much = (
-        [evaluator.value(scene.with_score(row, row, change)) != usual for row in range(ROWS)]
-        for change in (FINE, CHANGE)
-    )
-    if evaluator.framework.is_double and sum(little) < 0.5 * sum(much):
-        share = sum(little) / sum(much)
-        yield finding("rounded", [share], f"share of changes of {FINE} that count", 1, "scores")
 
 
 def _batch_axis(evaluator: Evaluator, scene: Scene) -> Iterator[Finding]:

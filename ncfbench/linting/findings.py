@@ -26,11 +26,6 @@ KINDS: dict[str, Kind] = {
         "Mask with a large negative score instead of infinity, keep a row's own item, and drop a"
         " last batch that is too small.",
     ),
-    "rounded": Kind(
-        "the loss computes in bfloat16, in which nothing else can be measured",
-        "Take the precision from the arguments, so that it can be judged in double precision.",
-        "warning",
-    ),
     "no-gradient": Kind(
         "the loss is the same whatever the scores are",
         "See that positives and negatives are found, that no mask is inverted, and that vectors are"

@@ -19,7 +19,7 @@ from ncfbench.timing.intervals import mean
 
 HOPELESS = (
     *("not-finite", "no-gradient", "wrong-sign", "wrong-positive", "wrong-negative", "batch-axis"),
-    *("rounded", "no-pull"),
+    "no-pull",
 )
 """Findings after which nothing else can be said."""
 STEEPEST = 5.0

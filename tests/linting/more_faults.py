@@ -96,9 +96,3 @@ def of_hardest(users: Any, items: Any) -> Any:
     scores = users @ items.T
     others = scores[~np.eye(len(scores), dtype=bool)].reshape(len(scores), -1)
     return bpr(np.diagonal(scores), others.max(axis=1, keepdims=True))
-
-
-@fault("rounded", severity="warning")
-def in_bfloat16(users: Any, items: Any) -> Any:
-    f, g = (x.astype(np.bfloat16) for x in (users, items))
-    return cross_entropy_of((f @ g.T).astype(float))
