@@ -18,8 +18,6 @@ LONG = 30.0
 """Length of users' vectors that makes scores extreme, where a loss does not normalise."""
 LOWEST = -0.5
 """Score of the rows' own items where each must be pulled."""
-HIGHEST = 0.8
-"""Score of the rows' drawn negatives where each must be pushed."""
 LIKE = 0.2
 """Effect of another row's positive on a negative's push, over that of the row's own."""
 WEAK, FAR = 0.2, 0.2
@@ -99,28 +97,7 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
             unit, detail = "share of the rows' negatives", "some are another row's"
             yield finding("wrong-negative", [foreign.sum() / patterns[0].sum()], unit, 0, detail)
     if evaluator.layout.k and not evaluator.layout.is_catalogue:
-        used = _used(np.any(patterns, axis=0) & is_own)
-        if used.any() and not used.all():  # some may be within a margin
-            used |= _used(np.any(list(_pushed_apart_if_high(evaluator)), axis=0) & is_own)
-        if used.any() and not used.all():
-            detail = f"of {len(used)} that are drawn for each row"
-            yield finding("idle-negatives", [1 - used.mean()], "share of them", 0, detail)
         yield from _compared(evaluator, patterns[0] & is_own)
-
-
-def _used(drawn: Bool) -> Bool:
-    """Return bool[k]: which of the negatives that are drawn for a row change anything."""
-    return np.asarray(drawn.reshape(ROWS, ROWS, -1).any(axis=(0, 1)))
-
-
-def _pushed_apart_if_high(evaluator: Evaluator) -> Iterator[Bool]:
-    """Yield bool[b, b k]: the drawn negatives that are pushed where all have high scores."""
-    for seed in SEEDS:
-        scene = evaluator.scenes().plain(seed, ROWS)
-        score = scene.score.copy()
-        at = ROWS + np.arange(ROWS * evaluator.layout.k)
-        score[owner(scene)[at], scene.slot[at]] = HIGHEST
-        yield counted_columns(evaluator, evaluator.pushes(replace(scene, score=score)))[:, ROWS:]
 
 
 def _without_pull(evaluator: Evaluator) -> Iterator[Finding]:

@@ -73,10 +73,6 @@ KINDS: dict[str, Kind] = {
         "an option changes neither the loss nor its gradient",
         "Use the option in the loss, or remove it.",
     ),
-    "idle-negatives": Kind(
-        "some of the drawn negatives change nothing",
-        "Score all k negatives of a row, [b, k], not the first one alone.",
-    ),
     "mask-zero": Kind(
         "masked pairs still count as scores of a constant in the softmax",
         "Set masked scores, and a vector's score with itself, to minus infinity before the softmax:"

@@ -76,11 +76,6 @@ def softmax_over_all(scores: Any) -> Any:
     return -np.mean(np.diagonal(scores) - logsumexp(scores))
 
 
-@fault("idle-negatives")
-def first_negative(users: Any, items: Any, negatives: Any) -> Any:
-    return bpr(np.sum(users * items, axis=1), np.sum(users * negatives[:, 0], axis=1)[:, None])
-
-
 @fault("last-batch")
 def divided_twice(scores: Any) -> Any:
     return cross_entropy(scores) / len(scores)
