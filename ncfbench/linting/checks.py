@@ -20,7 +20,7 @@ from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Bool, Float, Scene, owner
 
 SIZES = (ROWS, 5, 37)
-"""Rows of batches: a full one, a smaller last one, one of several chunks."""
+"""Rows of batches: a full one, a smaller last one, a larger one."""
 MOST_ONCE = 0.75
 """Push of an item that two rows have, over that of two items, if it counts once."""
 PADDED = (2, ROWS - 1)
@@ -52,7 +52,7 @@ class Masks:
 
 
 def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
-    """Check batches of other sizes and orders."""
+    """Check batches of other sizes."""
     weights: dict[int, Float] = {}
     for rows in SIZES:
         scene = evaluator.scenes().distinct(0, rows)
@@ -61,30 +61,11 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
                 detail = f"{scene.b} rows"
                 yield finding("not-finite", [0.0], "finite share of the losses", 1, detail)
                 return
-            found = amplitudes(evaluator, scene, facts.kind)
+            weights[scene.b] = amplitudes(evaluator, scene, facts.kind)
         except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
             detail = f"a batch of {scene.b} rows fails with {type(error).__name__}"
             yield finding("not-finite", [0.0], "finite share of the losses", 1, detail)
             return
-        weights[scene.b] = found
-        if evaluator.is_random or evaluator.loss.has("key"):
-            continue
-        spread = float(np.ptp(found) / max(np.abs(found).max(), 1e-30))
-        if spread > 0.02:
-            reverse = amplitudes(evaluator, scene.rows(slice(None, None, -1)), facts.kind)
-            # Else they are the links' own, such as weights by popularity.
-            by_position = np.abs(reverse - found).max() < np.abs(reverse - found[::-1]).max()
-            unit = "relative difference of the rows' weights"
-            detail = f"{scene.b} rows of equal scores"
-            if by_position:
-                yield finding("uneven-rows", [spread], unit, 0, detail)
-        order = np.random.default_rng(1).permutation(scene.b)
-        here, there = evaluator.value(scene), evaluator.value(scene.rows(order))
-        change = abs(there / here - 1) if here else abs(there)
-        if change > 1e3 * evaluator.tolerance**2 + 1e-6 and spread <= 0.02:
-            detail = f"{scene.b} rows in another order"
-            yield finding("order", [change], "relative change of the loss", 0, detail)
-            break
     yield from _divisor(weights, facts)
 
 

@@ -128,10 +128,6 @@ KINDS: dict[str, Kind] = {
         "a smaller last batch is divided by a fixed number of rows",
         "Take the mean over the rows that the batch has.",
     ),
-    "uneven-rows": Kind(
-        "rows of one batch have unequal weights by their position",
-        "Add up losses of all chunks and divide once by the rows of the batch.",
-    ),
     "logq-constant": Kind(
         "the positive has another weight than the other items",
         "Correct a negative by log((b - 1) p), not by log p.",
@@ -140,11 +136,6 @@ KINDS: dict[str, Kind] = {
     "row-weights": Kind(
         "rows do not count by their weights",
         "Multiply each row's loss by its weight once, before the sum or the mean.",
-    ),
-    "order": Kind(
-        "the loss depends on the order of the batch's rows",
-        "See that row i's vectors, ids and labels are used together; shifted negatives are right.",
-        "warning",
     ),
 }
 """By code, the worst first."""

@@ -146,10 +146,7 @@ def _judged(
     scales += [] if scales else balance.sums(evaluator, facts)
     found += [*scales, *balance.lengths(evaluator, facts)]
     say(f"Objective: {facts.title}. Masks, batches and options are next.")
-    # Rows of equal scores tell nothing where each may choose its own item as a negative.
-    chooses = any(each.code == "positive-twice" for each in scales)
-    sizes = checks.sizes(evaluator, facts)
-    found += [each for each in sizes if not (chooses and each.code == "uneven-rows")]
+    found += checks.sizes(evaluator, facts)
     found += checks.one_row(evaluator)
     found += checks.row_weights(evaluator)
     found += checks.padding(evaluator)

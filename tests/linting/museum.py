@@ -170,13 +170,6 @@ class FixedDivisor:
         return np.sum(rows) / self.batch_size
 
 
-@fault("uneven-rows", f"{GITHUB}/keras-team/keras/issues/20241")
-def mean_of_chunks(positive_scores: Any, negative_scores: Any, chunk_size: int = 4) -> Any:
-    rows = np.mean(softplus(negative_scores - positive_scores[:, None]), axis=1)
-    parts = [rows[start : start + chunk_size] for start in range(0, len(rows), chunk_size)]
-    return np.mean(np.stack([part.mean() for part in parts]))
-
-
 @fault("over-users", f"{GITHUB}/LongmaoTeamTf/deep_recommenders/issues/4")
 def over_users(users: Any, items: Any) -> Any:
     return cross_entropy(10 * unit(items) @ unit(users).T)
