@@ -307,12 +307,9 @@ def corrections(
             code = "logq-sign"
         rough = "" if facts.is_power else ", roughly: weights are no power of it"
         yield finding(code, slope, unit, -tilt, f"{slope.value:+.2f}{rough}")
-    positive, weight = facts.positive_slope, facts.positive_weight
+    positive = facts.positive_slope
     copies = found.duplicates or found.collisions or [0.0]  # below 0: they are positives too
     is_masked = max(map(abs, copies)) < 0.01
     if positive and abs(positive.value + 1) < 0.2 and (is_masked or abs(slope.value) < 0.1):
         unit = "exponent of probability in the positive's weight"
         yield finding("logq-positive", positive, unit, 0, f"{positive.value:+.2f}")
-    elif weight and is_masked and abs(slope.value + 1) <= 0.1 and not 0.5 < weight.value < 2:
-        unit = "the positive's weight over another item's"
-        yield finding("logq-constant", weight, unit, 1, f"{ROWS} rows")

@@ -128,11 +128,6 @@ KINDS: dict[str, Kind] = {
         "a smaller last batch is divided by a fixed number of rows",
         "Take the mean over the rows that the batch has.",
     ),
-    "logq-constant": Kind(
-        "the positive has another weight than the other items",
-        "Correct a negative by log((b - 1) p), not by log p.",
-        "warning",
-    ),
     "row-weights": Kind(
         "rows do not count by their weights",
         "Multiply each row's loss by its weight once, before the sum or the mean.",
