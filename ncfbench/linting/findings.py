@@ -78,10 +78,6 @@ KINDS: dict[str, Kind] = {
         "Set masked scores, and a vector's score with itself, to minus infinity before the softmax:"
         " do not multiply by the mask.",
     ),
-    "positive-twice": Kind(
-        "the positive counts as a negative of its own row, or twice in the sum of its softmax",
-        "Add the positive to the sum once, and mask it before negatives are chosen by score.",
-    ),
     "logq-sign": Kind(
         "the correction for popularity has the wrong sign",
         "Subtract the logarithm of the probability, do not add it.",

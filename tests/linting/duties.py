@@ -161,20 +161,6 @@ WRONG: dict[str, dict[str, Any]] = {
             pos_scores, neg_scores * neg_mask
         ),
     },
-    "positive-twice": {
-        "both_directions_twice": lambda scores: (
-            nce(jnp.diagonal(scores), scores) + nce(jnp.diagonal(scores), scores.T)
-        ),
-        "views_twice": lambda users, items: simclr(
-            off(5 * views(users, items), jnp.eye(2 * len(users), dtype=bool)), twice=True
-        ),
-        "own_among_hardest": lambda scores, hard=3: nce(
-            jnp.diagonal(scores), hardest(scores, hard)
-        ),
-        "own_is_hardest": lambda scores, margin=0.2: jnp.mean(
-            relu(margin + scores.max(axis=1) - jnp.diagonal(scores))
-        ),
-    },
     "not-normalised": {
         "users_alone_normalised": lambda users, items: ce(5 * unit(users) @ items.T),
         "negatives_of_any_length": lambda users, items, negatives: nce(

@@ -18,12 +18,6 @@ def cross_entropy_of(logits: Any) -> Any:
     return np.mean(logsumexp(logits, axis=1) - np.diagonal(logits))
 
 
-@fault("positive-twice")
-def positive_twice(users: Any, items: Any) -> Any:
-    positive, scores = np.sum(users * items, axis=1), users @ items.T
-    return np.mean(np.log(np.exp(positive) + np.exp(scores).sum(axis=1)) - positive)
-
-
 @fault("logq-scale")
 def counts_for_logarithms(scores: Any, counts: Any) -> Any:
     return cross_entropy(scores - counts[None, :])
