@@ -12,7 +12,7 @@ from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import CHANGE, SEEDS, Facts, counted_columns, not_own
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Bool, Coordinates, Scene, owner
+from ncfbench.linting.scenes import Bool, Scene, owner
 
 LONG = 30.0
 """Length of users' vectors that makes scores extreme, where a loss does not normalise."""
@@ -152,8 +152,6 @@ def extremes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         return abs(ends[0] - ends[1]) / length
 
     with np.errstate(all="ignore"):
-        if not (facts.in_batch or facts.drawn or facts.drawn_for_others):
-            yield from _without_negatives(evaluator, plain)
         usual, losses = pull(0.0, 0.0, 1.0), (value(0.8, -0.1), value(0.0, 0.0))
         if facts.kind == "pointwise" or (facts.kind == "listwise" and _is_balanced(evaluator)):
             least = pull(-0.8)
@@ -209,32 +207,3 @@ def _is_without_logarithm(evaluator: Evaluator, plain: Scene, facts: Facts) -> b
         if abs(falling / rising) < 1e-6 or abs(rising / falling) < 1e-6:
             return False
     return True
-
-
-def _without_negatives(evaluator: Evaluator, scene: Scene) -> Iterator[Finding]:
-    """Say whether nothing keeps a loss, no negative of which was met, from one vector for all."""
-    found, b = scene.coordinates(), scene.b
-    own_rows, unit = np.arange(b), "relative change of the loss"
-    if evaluator.loss.has("users") and evaluator.layout.k and evaluator.layout.labels == "rows":
-        wide = np.pad(found.users, ((0, 0), (0, b))), np.pad(found.columns, ((0, 0), (0, b)))
-        values = []
-        for at in (b + scene.slot[b :: evaluator.layout.k], wide[0].shape[1] - b + own_rows):
-            users = wide[0].copy()
-            users[own_rows, at] += 10
-            moved = found._replace(users=users, columns=wide[1])
-            values.append(evaluator.value_of(evaluator.arrays(scene, moved)))
-        if math.isclose(*values, rel_tol=1e-6):
-            detail = "users that are like their drawn negatives"
-            yield finding("no-negatives", [values[0] / values[1] - 1], unit, 1, detail)
-            return
-    axes, values = np.eye(found.users.shape[1]), []
-    for own, others in ((own_rows, b + scene.slot[b:]), (0 * own_rows, 0 * scene.slot[b:])):
-        columns = np.concatenate([own, others])
-        at = replace(
-            scene, score=np.asarray(own[:, None] == columns, float), slot=np.arange(len(columns))
-        )
-        vectors = Coordinates(axes[own], axes[columns], found.rest)
-        values.append(evaluator.value_of(evaluator.arrays(at, vectors)))
-    if values[1] <= values[0] + 1e-6 * abs(values[0]):
-        detail = "one vector for all is as good as a pair's own"
-        yield finding("no-negatives", [0.0], unit, 1, detail)

@@ -31,11 +31,6 @@ KINDS: dict[str, Kind] = {
         "See that positives and negatives are found, that no mask is inverted, and that vectors are"
         " not detached.",
     ),
-    "no-negatives": Kind(
-        "nothing is pushed apart",
-        "See that negatives are scored with the row's user, and that their labels are not 0 times"
-        " a score.",
-    ),
     "batch-axis": Kind(
         "vectors are normalised along the batch, not each by itself",
         "Normalise along the last axis: axis=-1.",

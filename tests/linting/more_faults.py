@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as np
 from jax.nn import logsumexp, softplus
 from jax.nn import sigmoid as expit
-from linting.museum import bpr, cross_entropy, fault, unit
+from linting.museum import bpr, cross_entropy, fault
 
 
 def same_items(ids: Any) -> Any:
@@ -21,23 +21,6 @@ def cross_entropy_of(logits: Any) -> Any:
 @fault("logq-scale")
 def counts_for_logarithms(scores: Any, counts: Any) -> Any:
     return cross_entropy(scores - counts[None, :])
-
-
-@fault("no-negatives")
-def labels_of_zero(users: Any, items: Any) -> Any:
-    scores = 10 * unit(users) @ unit(items).T
-    return np.mean(softplus(-np.eye(len(users)) * scores))
-
-
-@fault("no-negatives")
-def negatives_without_user(users: Any, items: Any, negatives: Any) -> Any:
-    near, far = (np.einsum("bd,b...d->b...", x, y) for x, y in ((users, items), (items, negatives)))
-    return np.mean(softplus(-near)) + np.mean(softplus(far))
-
-
-@fault("no-negatives")
-def pulled_negatives(scores: Any, labels: Any) -> Any:
-    return np.mean(softplus(-scores))
 
 
 @fault("squashed")
