@@ -59,11 +59,10 @@ def views(f: Any, g: Any) -> Any:
     return both @ both.T
 
 
-def simclr(scores: Any, *, twice: bool = False) -> Any:
+def simclr(scores: Any) -> Any:
     n = len(scores)
     positive = scores[jnp.arange(n), (jnp.arange(n) + n // 2) % n]
-    own = [positive[:, None]] if twice else []
-    return jnp.mean(logsumexp(jnp.concatenate([scores, *own], axis=1), axis=1) - positive)
+    return jnp.mean(logsumexp(scores, axis=1) - positive)
 
 
 def off(scores: Any, mask: Any) -> Any:
