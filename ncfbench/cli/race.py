@@ -80,7 +80,6 @@ def race(
     markdown: Annotated[
         Path | None, option(metavar="FILE", help="Write answer and tables.", panel="Output")
     ] = None,
-    runs_dir: options.RunsDir = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
@@ -113,7 +112,6 @@ def race(
         target=target,
         names=names or (),
         seeds=seeds,
-        runs_dir=runs_dir,
         progress=progress_bar(quiet=quiet),
     )
     answer = outcome.answer
