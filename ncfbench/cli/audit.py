@@ -19,7 +19,7 @@ SUITE = ("softmax",)
 """Losses that the suite tests besides by default: their gradients take many more batches."""
 
 
-@options.with_settings("dataset", "encoder", "batch_size", "seed", batch_size=64)
+@options.with_settings("dataset", "encoder", "batch_size", batch_size=64)
 @reporting
 def audit(
     flags: options.Flags,
@@ -53,7 +53,6 @@ def audit(
         int,
         typer.Option(help="Batches of each sampler; more give narrower intervals. 0: suite only."),
     ] = BATCHES,
-    config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
@@ -77,7 +76,7 @@ def audit(
     losses = options.names(LOSS if loss is None else loss, LOSSES)
     chosen = options.names(samplers, SAMPLERS), losses
     kinds = dict(zip(("sampler", "loss"), chosen, strict=True))
-    settings, locations = merge(given, set_ or (), config, chosen=kinds)
+    settings, locations = merge(given, set_ or (), chosen=kinds)
     from ncfbench.auditing.audit import audit_samplers
     from ncfbench.auditing.tables import audit_tables, write
 

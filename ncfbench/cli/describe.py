@@ -6,12 +6,11 @@ from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
 
 
-@options.with_settings("batch_size", "seed")
+@options.with_settings("batch_size")
 @reporting
 def describe(
     flags: options.Flags,
     dataset: options.Dataset = None,
-    config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
     json_: options.Json = False,
@@ -27,7 +26,7 @@ def describe(
     from ncfbench.config import complete, merge
 
     given = {**flags, "dataset": dataset, "data_dir": data_dir}
-    settings, locations = merge(given, set_ or (), config)
+    settings, locations = merge(given, set_ or ())
     from ncfbench.data import open_dataset
     from ncfbench.reporting import contents
 

@@ -128,7 +128,6 @@ Dataset = Annotated[
     str | None,
     typer.Argument(help="Prepared data set.", metavar="DATASET", show_default="citeulike"),
 ]
-ConfigFile = Annotated[Path | None, option(help="TOML file of settings, named like the flags.")]
 Preset = Annotated[
     str,
     option(

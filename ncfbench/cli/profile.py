@@ -13,7 +13,7 @@ from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 PAPER = tuple(name for name in SAMPLERS if find_sampler(name).in_paper)
 
 
-@options.with_settings("dataset", "encoder", "loss", "batch_size", "seed")
+@options.with_settings("dataset", "encoder", "loss", "batch_size")
 @reporting
 def profile(
     flags: options.Flags,
@@ -29,7 +29,6 @@ def profile(
     rounds: Annotated[
         int, typer.Option(help="Interleaved rounds; more give narrower intervals.")
     ] = 11,
-    config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
@@ -50,7 +49,7 @@ def profile(
 
     chosen = options.names(samplers, PAPER)
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
-    settings, locations = merge(given, set_ or (), config, chosen={"sampler": chosen})
+    settings, locations = merge(given, set_ or (), chosen={"sampler": chosen})
     from ncfbench.profiling import profile as profiling
     from ncfbench.profiling.tables import profile_tables, write
 

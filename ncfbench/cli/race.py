@@ -14,6 +14,7 @@ from ncfbench.cli.output import (
     print_answer,
     print_json,
     print_views,
+    progress_bar,
     reporting,
     say,
     typed,
@@ -79,7 +80,6 @@ def race(
     markdown: Annotated[
         Path | None, option(metavar="FILE", help="Write answer and tables.", panel="Output")
     ] = None,
-    runs_dir: options.RunsDir = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
@@ -94,10 +94,8 @@ def race(
     """
     from ncfbench.racing import summary
     from ncfbench.racing.answer import as_json
-    from ncfbench.racing.display import Display
     from ncfbench.racing.pipeline import race as run_race
     from ncfbench.reporting.render.markdown import escape, render
-    from ncfbench.reporting.render.terminal import make_console
     from ncfbench.storage.tables import storage_errors, write_text
 
     seconds = options.parse_duration(budget, "--budget")
@@ -114,8 +112,7 @@ def race(
         target=target,
         names=names or (),
         seeds=seeds,
-        runs_dir=runs_dir,
-        display=Display(None if quiet else make_console(stderr=True), seconds),
+        progress=progress_bar(quiet=quiet),
     )
     answer = outcome.answer
     shown, trust = summary.answer_tables(answer), summary.caveats(answer)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 def run(
     flags: options.Flags,
     preset: options.Preset = "paper",
-    config: options.ConfigFile = None,
+    config: Annotated[
+        Path | None, option(help="TOML file of settings, named like the flags.")
+    ] = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,

@@ -32,7 +32,6 @@ NEAR = 0.01
 """Relative difference of two scales, or of a weight from 2, that is one."""
 CLAIMS = r"(.*_)?(cos(ine)?_.+|cosine|cos_?sim.*)"
 """Names by which a loss claims to compare vectors of unit length."""
-MARGINS = r"(.*_)?margin"
 
 
 def ratios(evaluator: Evaluator, scenes: Sequence[Scene]) -> Float:
@@ -87,11 +86,11 @@ def scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
 
 
 def sums(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
-    """Check what stands in the sum of a softmax: each negative and the positive once, no more."""
-    if facts.kind not in (*SOFTMAXES, "pairwise"):
+    """Check that no constant stands in the sum of a softmax, as a mask of zeros leaves it."""
+    if facts.kind not in SOFTMAXES:
         return
     scenes = _plain(evaluator)
-    if facts.kind in SOFTMAXES and (facts.in_batch or facts.drawn):
+    if facts.in_batch or facts.drawn:
         shares = ratios(evaluator, scenes) - 1
         moved = [replace(scene, score=scene.score + CHANGE) for scene in scenes]
         # A constant's share falls where all scores rise.
@@ -101,17 +100,6 @@ def sums(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         if min(shares) > NEAR and falls_so and _is_in_sum(evaluator, scenes[0]):
             unit = "pull of positives beyond the push of the others, over that push"
             yield finding("mask-zero", shares.tolist(), unit, 0, "in every batch")
-    # Where items are compared too, a score of 0 leaves these comparisons alone.
-    shown = [replace(scene, score=0 * scene.score) for scene in scenes]
-    shown = shown if facts.kind == "other" else scenes
-    copies = [_copies(evaluator, scene) for scene in shown]
-    is_plain = facts.slope is None or abs(facts.slope.value) < 0.1
-    if facts.kind in SOFTMAXES and is_plain and all(abs(each - 2) < NEAR for each in copies):
-        unit = "the positive's weight over a negative's"
-        yield finding("positive-twice", copies, unit, 1, "in its row's softmax")
-    elif all(_takes_place(evaluator, facts, scene) for scene in scenes):
-        unit = "negatives that a row loses where its own item scores highest"
-        yield finding("positive-twice", [1.0], unit, 0, "it is chosen as its own negative")
 
 
 def lengths(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
@@ -167,45 +155,6 @@ def _is_in_sum(evaluator: Evaluator, scene: Scene) -> bool:
     other = evaluator.pushes(scene.with_score(0, 0, CHANGE))[0]
     changes = np.abs(other[some] / push[some] - 1) > LEAST
     return bool(changes.all() or not changes.any())
-
-
-def _copies(evaluator: Evaluator, scene: Scene) -> float:
-    """Return the effect of the positive's score on a negative's push over that of another
-    negative of the same score: how often it is in the sum.
-    """
-    _, columns = _row(evaluator, scene)
-    if len(columns) < 2:
-        return math.nan
-    seen, rival = columns[0], columns[1]
-    alike = scene.with_score(0, 0, scene.scores[0, rival] - scene.scores[0, 0])
-    usual = evaluator.push(alike, 0, seen)
-    step = CHANGE / (100 if evaluator.framework.is_double else 10)
-    moved = [evaluator.push(alike.with_score(0, column, step), 0, seen) for column in (0, rival)]
-    if min(usual, *moved) <= 0 or abs(usual / moved[1] - 1) < LEAST * step:
-        return math.nan
-    return (usual / moved[0] - 1) / (usual / moved[1] - 1)
-
-
-def _takes_place(evaluator: Evaluator, facts: Facts, scene: Scene) -> bool:
-    """Return whether a row has one negative less where its own item's score is the highest."""
-    drawn = ROWS + np.arange(scene.negative.shape[1] if facts.drawn else 0)
-    others = scene.scores[0, np.append(np.arange(1, ROWS if facts.in_batch else 1), drawn)]
-    if not others.size:
-        return False
-    counts, pushes = [], []
-    for score in (others.min() - NEAR, others.max() - NEAR, others.max() + NEAR):
-        push = evaluator.pushes(scene.with_score(0, 0, score - scene.scores[0, 0]))
-        least = 1e-12 * np.abs(push).max()
-        counts.append(int((push[0, 1:] > least).sum()))
-        pushes.append(push[0].max())
-    if counts[0] - counts[2] != 1:
-        return False
-    # A row within its margin, or at the edge of a hinge without any, has no push either.
-    if counts[0] > 1:
-        return facts.kind == "listwise" or facts.scale is not None
-    margins = (value for name, value in evaluator.options.items() if re.fullmatch(MARGINS, name))
-    has_margin = any(isinstance(value, int | float) and value > NEAR for value in margins)
-    return has_margin or bool(abs(pushes[0] / pushes[1] - 1) > NEAR)
 
 
 def _claims_cosine(evaluator: Evaluator) -> bool:

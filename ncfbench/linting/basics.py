@@ -12,16 +12,12 @@ from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import CHANGE, SEEDS, Facts, counted_columns, not_own
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Bool, Coordinates, Scene, owner
+from ncfbench.linting.scenes import Bool, Scene, owner
 
 LONG = 30.0
 """Length of users' vectors that makes scores extreme, where a loss does not normalise."""
-FINE = 1e-4
-"""Change of a score that single precision shows and bfloat16 does not."""
 LOWEST = -0.5
 """Score of the rows' own items where each must be pulled."""
-HIGHEST = 0.8
-"""Score of the rows' drawn negatives where each must be pushed."""
 LIKE = 0.2
 """Effect of another row's positive on a negative's push, over that of the row's own."""
 WEAK, FAR = 0.2, 0.2
@@ -33,14 +29,6 @@ def inputs(evaluator: Evaluator) -> Iterator[Finding]:
     scene = evaluator.scenes().plain(0, ROWS)
     if evaluator.loss.has("users") and evaluator.layout.labels != "pairs":
         yield from _batch_axis(evaluator, scene)
-    usual = evaluator.value(scene)
-    little, much = (
-        [evaluator.value(scene.with_score(row, row, change)) != usual for row in range(ROWS)]
-        for change in (FINE, CHANGE)
-    )
-    if evaluator.framework.is_double and sum(little) < 0.5 * sum(much):
-        share = sum(little) / sum(much)
-        yield finding("rounded", [share], f"share of changes of {FINE} that count", 1, "scores")
 
 
 def _batch_axis(evaluator: Evaluator, scene: Scene) -> Iterator[Finding]:
@@ -109,28 +97,7 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
             unit, detail = "share of the rows' negatives", "some are another row's"
             yield finding("wrong-negative", [foreign.sum() / patterns[0].sum()], unit, 0, detail)
     if evaluator.layout.k and not evaluator.layout.is_catalogue:
-        used = _used(np.any(patterns, axis=0) & is_own)
-        if used.any() and not used.all():  # some may be within a margin
-            used |= _used(np.any(list(_pushed_apart_if_high(evaluator)), axis=0) & is_own)
-        if used.any() and not used.all():
-            detail = f"of {len(used)} that are drawn for each row"
-            yield finding("idle-negatives", [1 - used.mean()], "share of them", 0, detail)
         yield from _compared(evaluator, patterns[0] & is_own)
-
-
-def _used(drawn: Bool) -> Bool:
-    """Return bool[k]: which of the negatives that are drawn for a row change anything."""
-    return np.asarray(drawn.reshape(ROWS, ROWS, -1).any(axis=(0, 1)))
-
-
-def _pushed_apart_if_high(evaluator: Evaluator) -> Iterator[Bool]:
-    """Yield bool[b, b k]: the drawn negatives that are pushed where all have high scores."""
-    for seed in SEEDS:
-        scene = evaluator.scenes().plain(seed, ROWS)
-        score = scene.score.copy()
-        at = ROWS + np.arange(ROWS * evaluator.layout.k)
-        score[owner(scene)[at], scene.slot[at]] = HIGHEST
-        yield counted_columns(evaluator, evaluator.pushes(replace(scene, score=score)))[:, ROWS:]
 
 
 def _without_pull(evaluator: Evaluator) -> Iterator[Finding]:
@@ -185,8 +152,6 @@ def extremes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         return abs(ends[0] - ends[1]) / length
 
     with np.errstate(all="ignore"):
-        if not (facts.in_batch or facts.drawn or facts.drawn_for_others):
-            yield from _without_negatives(evaluator, plain)
         usual, losses = pull(0.0, 0.0, 1.0), (value(0.8, -0.1), value(0.0, 0.0))
         if facts.kind == "pointwise" or (facts.kind == "listwise" and _is_balanced(evaluator)):
             least = pull(-0.8)
@@ -242,32 +207,3 @@ def _is_without_logarithm(evaluator: Evaluator, plain: Scene, facts: Facts) -> b
         if abs(falling / rising) < 1e-6 or abs(rising / falling) < 1e-6:
             return False
     return True
-
-
-def _without_negatives(evaluator: Evaluator, scene: Scene) -> Iterator[Finding]:
-    """Say whether nothing keeps a loss, no negative of which was met, from one vector for all."""
-    found, b = scene.coordinates(), scene.b
-    own_rows, unit = np.arange(b), "relative change of the loss"
-    if evaluator.loss.has("users") and evaluator.layout.k and evaluator.layout.labels == "rows":
-        wide = np.pad(found.users, ((0, 0), (0, b))), np.pad(found.columns, ((0, 0), (0, b)))
-        values = []
-        for at in (b + scene.slot[b :: evaluator.layout.k], wide[0].shape[1] - b + own_rows):
-            users = wide[0].copy()
-            users[own_rows, at] += 10
-            moved = found._replace(users=users, columns=wide[1])
-            values.append(evaluator.value_of(evaluator.arrays(scene, moved)))
-        if math.isclose(*values, rel_tol=1e-6):
-            detail = "users that are like their drawn negatives"
-            yield finding("no-negatives", [values[0] / values[1] - 1], unit, 1, detail)
-            return
-    axes, values = np.eye(found.users.shape[1]), []
-    for own, others in ((own_rows, b + scene.slot[b:]), (0 * own_rows, 0 * scene.slot[b:])):
-        columns = np.concatenate([own, others])
-        at = replace(
-            scene, score=np.asarray(own[:, None] == columns, float), slot=np.arange(len(columns))
-        )
-        vectors = Coordinates(axes[own], axes[columns], found.rest)
-        values.append(evaluator.value_of(evaluator.arrays(at, vectors)))
-    if values[1] <= values[0] + 1e-6 * abs(values[0]):
-        detail = "one vector for all is as good as a pair's own"
-        yield finding("no-negatives", [0.0], unit, 1, detail)

@@ -5,29 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import (
-    CORRECTING,
     LEAST,
     SEEDS,
     Facts,
     amplitudes,
-    counted_columns,
 )
 from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Bool, Float, Scene, owner
 
-DROPOUT = 0.1
-"""Share of coordinates that dropout removes: the default of transformers."""
-SEEN = 0.02
-"""Push of an unmasked duplicate under dropout, over that of a true negative, at least."""
 SIZES = (ROWS, 5, 37)
-"""Rows of batches: a full one, a smaller last one, one of several chunks."""
+"""Rows of batches: a full one, a smaller last one, a larger one."""
 MOST_ONCE = 0.75
 """Push of an item that two rows have, over that of two items, if it counts once."""
 PADDED = (2, ROWS - 1)
@@ -45,10 +38,6 @@ class Masks:
     same_user: list[float]
     linked: list[float]
     """The same of another link of the user in the batch, and outside it."""
-    others: list[float]
-    """Share of the pairs without a link that are negatives no more if another pair is linked."""
-    leaks: list[float]
-    """Share of the masked duplicates that dropout unmasks."""
     constant: list[float]
     """Share of the softmax that masked pairs still have, whatever they are masked for."""
     collisions: list[float]
@@ -63,7 +52,7 @@ class Masks:
 
 
 def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
-    """Check batches of other sizes and orders."""
+    """Check batches of other sizes."""
     weights: dict[int, Float] = {}
     for rows in SIZES:
         scene = evaluator.scenes().distinct(0, rows)
@@ -72,47 +61,12 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
                 detail = f"{scene.b} rows"
                 yield finding("not-finite", [0.0], "finite share of the losses", 1, detail)
                 return
-            found = amplitudes(evaluator, scene, facts.kind)
+            weights[scene.b] = amplitudes(evaluator, scene, facts.kind)
         except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
             detail = f"a batch of {scene.b} rows fails with {type(error).__name__}"
             yield finding("not-finite", [0.0], "finite share of the losses", 1, detail)
             return
-        weights[scene.b] = found
-        if evaluator.is_random or evaluator.loss.has("key"):
-            continue
-        spread = float(np.ptp(found) / max(np.abs(found).max(), 1e-30))
-        if spread > 0.02:
-            reverse = amplitudes(evaluator, scene.rows(slice(None, None, -1)), facts.kind)
-            # Else they are the links' own, such as weights by popularity.
-            by_position = np.abs(reverse - found).max() < np.abs(reverse - found[::-1]).max()
-            unit = "relative difference of the rows' weights"
-            detail = f"{scene.b} rows of equal scores"
-            if by_position:
-                yield finding("uneven-rows", [spread], unit, 0, detail)
-        order = np.random.default_rng(1).permutation(scene.b)
-        here, there = evaluator.value(scene), evaluator.value(scene.rows(order))
-        change = abs(there / here - 1) if here else abs(there)
-        if change > 1e3 * evaluator.tolerance**2 + 1e-6 and spread <= 0.02:
-            detail = f"{scene.b} rows in another order"
-            yield finding("order", [change], "relative change of the loss", 0, detail)
-            break
     yield from _divisor(weights, facts)
-
-
-def terms(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
-    """Check that positives and drawn negatives keep their relative weights in smaller batches."""
-    # Where weights depend on probability, those of other items differ.
-    is_corrected = evaluator.loss.has(*CORRECTING)
-    if facts.kind != "pointwise" or facts.in_batch or not facts.drawn or is_corrected:
-        return
-    shares = []
-    for rows in SIZES[:2]:
-        scene = evaluator.scenes().distinct(0, rows)
-        push = evaluator.pushes(replace(scene, score=0 * scene.score))
-        shares.append(float(push[push > 0].sum() / max(-push[push < 0].sum(), 1e-30)))
-    if 0 < max(shares) < 1e20 and abs(shares[0] / shares[1] - 1) > 0.02:
-        unit, detail = "ratio of the two weights", f"{SIZES[0]} rows beside {SIZES[1]}"
-        yield finding("uneven-terms", [shares[0] / shares[1]], unit, 1, detail)
 
 
 def row_weights(evaluator: Evaluator) -> Iterator[Finding]:
@@ -224,10 +178,10 @@ def _divisor(weights: dict[int, Float], facts: Facts) -> Iterator[Finding]:
 
 def look_at_masks(evaluator: Evaluator) -> Masks:
     """Make pairs that are no true negatives, and see whether they are pushed apart."""
-    found = Masks([], [], [], [], [], [], [], [])
+    found = Masks([], [], [], [], [], [])
     last = ROWS - 1
     for seed in SEEDS:
-        others, constants = [0.0], []
+        constants = []
         for relation in evaluator.scenes().relations():
             pairs = {
                 "same item": found.duplicates,
@@ -247,16 +201,11 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
                 continue  # too small to tell, where a softmax is steep
             ratios = [push[pair] / max(without[pair], 0.01 * usual) for pair in at]
             pairs.append(float(np.mean(ratios)))
-            if relation != "same item":
-                others.append(_wrongly_masked(evaluator, push, without, free))
             if relation == "same item":
                 both = [part[1:last, [0, last]].sum(axis=1) for part in (push, without)]
                 found.repeats.append(float(np.median(both[0] / np.maximum(both[1], 1e-30))))
             if abs(pairs[-1]) < 0.01:
                 constants.append(_constant(evaluator, scene, twin))
-                if relation == "same item":
-                    found.leaks.append(_leak(evaluator, scene, seed))
-        found.others.append(max(others))
         if evaluator.layout.k:
             push = evaluator.pushes(evaluator.scenes().collision(seed, ROWS))
             usual = float(np.median(push[1:ROWS, ROWS:].max(axis=1)))
@@ -271,19 +220,6 @@ def look_at_masks(evaluator: Evaluator) -> Masks:
     return found
 
 
-def _wrongly_masked(evaluator: Evaluator, push: Float, without: Float, free: Any) -> float:
-    """Return which share of the free pairs are negatives only without the last row's link.
-
-    Pushes are compared within a row, whose sum the last column's probability may change.
-    """
-    counts = free & counted_columns(evaluator, without)
-    counts[:, ROWS - 1] = False
-    kept = np.where(counts, push / np.where(counts, without, 1), 0)
-    largest = kept.max(axis=1, keepdims=True)
-    lost = counts & (kept < 1e-3 * largest)
-    return float(lost.sum()) / max(int(counts.sum()), 1)
-
-
 def _constant(evaluator: Evaluator, scene: Scene, twin: Scene) -> float:
     """Return the share of row 0's softmax that a masked pair has, for scores that are all 0.
 
@@ -296,20 +232,6 @@ def _constant(evaluator: Evaluator, scene: Scene, twin: Scene) -> float:
     return masked if plain < 1e-3 else 0.0
 
 
-def _leak(evaluator: Evaluator, scene: Scene, seed: int) -> float:
-    """Return how often a masked duplicate is a negative under dropout."""
-    last, leaks = ROWS - 1, []
-    if not evaluator.loss.has("users", "scores") or evaluator.layout.labels == "pairs":
-        return 0.0
-    pairs = [(0, last), (last, 0), *((0, column) for column in range(1, last))]
-    for draw in range(4):
-        here, there, *others = evaluator.perturbed_pushes(scene, pairs, 10 * seed + draw, DROPOUT)
-        # A norm of the vectors lets a move of one pair push the others a little, either way.
-        least = max(SEEN * float(np.median(others)), evaluator.tolerance * max(map(abs, others)))
-        leaks += [float(np.sign(push)) * (abs(push) > least) for push in (here, there)]
-    return max(float(np.mean(leaks)), 0.0)
-
-
 def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]:
     """Say what is wrong with the masks of a loss, apart from what batches must do."""
     unit = "push over that of a true negative"
@@ -320,14 +242,7 @@ def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]
         return
     # In a pairwise loss the two columns of one item push and pull it alike.
     is_pairwise = facts.kind == "pairwise"
-    if found.leaks and float(np.mean(found.leaks)) > 0.1 and not is_pairwise:
-        share = "share of the duplicates that it misses"
-        detail = f"vectors after dropout of {DROPOUT:.0%}"
-        yield finding("mask-dropout", found.leaks, share, 0, detail)
-    if min(found.others) > 0.01:
-        share = "share of the pairs without a link that are masked"
-        yield finding("mask-others", found.others, share, 0, "a batch with one linked pair")
-    elif evaluator.loss.has("linked") and found.linked and min(found.linked) > 0.01:
+    if evaluator.loss.has("linked") and found.linked and min(found.linked) > 0.01:
         yield finding("linked", found.linked, unit, 0, "although the argument names the links")
     counts = found.duplicates and min(found.duplicates) > 0.01
     is_harmless = facts.kind == "over users" or is_pairwise or duplicates_belong(facts)
@@ -392,12 +307,9 @@ def corrections(
             code = "logq-sign"
         rough = "" if facts.is_power else ", roughly: weights are no power of it"
         yield finding(code, slope, unit, -tilt, f"{slope.value:+.2f}{rough}")
-    positive, weight = facts.positive_slope, facts.positive_weight
+    positive = facts.positive_slope
     copies = found.duplicates or found.collisions or [0.0]  # below 0: they are positives too
     is_masked = max(map(abs, copies)) < 0.01
     if positive and abs(positive.value + 1) < 0.2 and (is_masked or abs(slope.value) < 0.1):
         unit = "exponent of probability in the positive's weight"
         yield finding("logq-positive", positive, unit, 0, f"{positive.value:+.2f}")
-    elif weight and is_masked and abs(slope.value + 1) <= 0.1 and not 0.5 < weight.value < 2:
-        unit = "the positive's weight over another item's"
-        yield finding("logq-constant", weight, unit, 1, f"{ROWS} rows")

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -204,31 +204,6 @@ class Evaluator:
         (name,) = self._names("users")
         (gradient,) = self._gradients(arrays, [name])
         return by_items(gradient, scene, coordinates)
-
-    def perturbed_pushes(
-        self, scene: Scene, pairs: Sequence[tuple[int, int]], seed: int, share: float
-    ) -> list[float]:
-        """Return the pushes of some pairs of the batch where each row's vector has lost a share of
-        its coordinates to dropout, or the scores are disturbed where the loss takes scores.
-        """
-        rng = np.random.default_rng(seed)
-        coordinates = scene.coordinates()
-        if not self._names("users"):
-            noise = 1 + share * rng.normal(size=scene.scores.shape)
-            arrays = self._scores(scene, scene.scores * noise) | self._others(scene)
-            push = self._of_scores(scene, arrays)
-            return [float(push[pair]) for pair in pairs]
-        width = coordinates.users.shape[1]
-        rotation = np.linalg.qr(rng.normal(size=(width, width)))[0]
-        users, columns = (
-            part @ rotation * (rng.random(part.shape) >= share) / (1 - share)
-            for part in (coordinates.users, coordinates.columns)
-        )
-        arrays = self.arrays(scene, Coordinates(users, columns, coordinates.rest))
-        # Moves along these change the product with one of the vectors alone.
-        toward = np.linalg.pinv(np.concatenate([users, columns]))[:, : scene.b]
-        push = (self._column_gradient(scene, arrays) @ toward).T
-        return [float(push[pair]) for pair in pairs]
 
     def arrays(self, scene: Scene, coordinates: Coordinates, length: float = 1.0) -> dict[str, Any]:
         """Return the arguments of a call, by name, where users' vectors have some length."""

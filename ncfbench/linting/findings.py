@@ -26,20 +26,10 @@ KINDS: dict[str, Kind] = {
         "Mask with a large negative score instead of infinity, keep a row's own item, and drop a"
         " last batch that is too small.",
     ),
-    "rounded": Kind(
-        "the loss computes in bfloat16, in which nothing else can be measured",
-        "Take the precision from the arguments, so that it can be judged in double precision.",
-        "warning",
-    ),
     "no-gradient": Kind(
         "the loss is the same whatever the scores are",
         "See that positives and negatives are found, that no mask is inverted, and that vectors are"
         " not detached.",
-    ),
-    "no-negatives": Kind(
-        "nothing is pushed apart",
-        "See that negatives are scored with the row's user, and that their labels are not 0 times"
-        " a score.",
     ),
     "batch-axis": Kind(
         "vectors are normalised along the batch, not each by itself",
@@ -78,26 +68,10 @@ KINDS: dict[str, Kind] = {
         "an option changes neither the loss nor its gradient",
         "Use the option in the loss, or remove it.",
     ),
-    "idle-negatives": Kind(
-        "some of the drawn negatives change nothing",
-        "Score all k negatives of a row, [b, k], not the first one alone.",
-    ),
-    "mask-others": Kind(
-        "the mask hits pairs that are no links, and misses those that are",
-        "Build the mask with users along rows and items along columns.",
-    ),
     "mask-zero": Kind(
         "masked pairs still count as scores of a constant in the softmax",
         "Set masked scores, and a vector's score with itself, to minus infinity before the softmax:"
         " do not multiply by the mask.",
-    ),
-    "mask-dropout": Kind(
-        "the mask compares vectors, and dropout makes one item's vectors differ",
-        "Mask by item ids.",
-    ),
-    "positive-twice": Kind(
-        "the positive counts as a negative of its own row, or twice in the sum of its softmax",
-        "Add the positive to the sum once, and mask it before negatives are chosen by score.",
     ),
     "logq-sign": Kind(
         "the correction for popularity has the wrong sign",
@@ -145,32 +119,9 @@ KINDS: dict[str, Kind] = {
         "a smaller last batch is divided by a fixed number of rows",
         "Take the mean over the rows that the batch has.",
     ),
-    "uneven-terms": Kind(
-        "the negatives' weight over the positives' is not what it should be",
-        "Take the mean over rows of both terms, or the sum of both; multiply one of them alone by"
-        " its weight.",
-    ),
-    "margin": Kind(
-        "a larger margin makes the loss smaller",
-        "Subtract the margin from the positive's score, or add it to the negatives'.",
-    ),
-    "uneven-rows": Kind(
-        "rows of one batch have unequal weights by their position",
-        "Add up losses of all chunks and divide once by the rows of the batch.",
-    ),
-    "logq-constant": Kind(
-        "the positive has another weight than the other items",
-        "Correct a negative by log((b - 1) p), not by log p.",
-        "warning",
-    ),
     "row-weights": Kind(
         "rows do not count by their weights",
         "Multiply each row's loss by its weight once, before the sum or the mean.",
-    ),
-    "order": Kind(
-        "the loss depends on the order of the batch's rows",
-        "See that row i's vectors, ids and labels are used together; shifted negatives are right.",
-        "warning",
     ),
 }
 """By code, the worst first."""

@@ -19,7 +19,7 @@ from ncfbench.timing.intervals import mean
 
 HOPELESS = (
     *("not-finite", "no-gradient", "wrong-sign", "wrong-positive", "wrong-negative", "batch-axis"),
-    *("rounded", "no-pull"),
+    "no-pull",
 )
 """Findings after which nothing else can be said."""
 STEEPEST = 5.0
@@ -146,11 +146,7 @@ def _judged(
     scales += [] if scales else balance.sums(evaluator, facts)
     found += [*scales, *balance.lengths(evaluator, facts)]
     say(f"Objective: {facts.title}. Masks, batches and options are next.")
-    # Rows of equal scores tell nothing where each may choose its own item as a negative.
-    chooses = any(each.code == "positive-twice" for each in scales)
-    sizes = checks.sizes(evaluator, facts)
-    found += [each for each in sizes if not (chooses and each.code == "uneven-rows")]
-    found += checks.terms(evaluator, facts)
+    found += checks.sizes(evaluator, facts)
     found += checks.one_row(evaluator)
     found += checks.row_weights(evaluator)
     found += checks.padding(evaluator)
@@ -166,8 +162,6 @@ def _judged(
     tilt = batches.tilt(evaluator.graph, batch_size) if facts.counts_once else 1.0
     found += checks.corrections(facts, masks, spread, tilt)
     found += [] if scales else options.temperatures(evaluator, facts)
-    found += options.term_weights(evaluator, facts)
-    found += options.margins(evaluator, facts)
     found += options.idle(evaluator)
     return found, facts, contents
 

@@ -20,8 +20,6 @@ from ncfbench.linting.signature import VECTORS
 
 TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"
 SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
-TERM_WEIGHTS = r"(.*_)?(neg(ative)?s?|pos(itive)?s?)_?(weight|w|coef(ficient)?)"
-SMALL_STEP = 1e-3
 WITHOUT_EFFECT = r"(.*_)?(verbose|progress(_bar)?|debug|checks?|checkpoint(s|ing)?|metrics?)(_.*)?"
 """Names of flags that may change nothing: whole words, for ``symmetric`` has ``metric`` in it."""
 PROMISES = (
@@ -155,51 +153,6 @@ def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         ):
             unit = f"scale of scores for {name} = {value}"
             yield finding("temperature-twice", facts.scale, unit, value**expected, "a constant")
-
-
-def term_weights(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
-    """Check that a weight of the negatives, or of the positives, is not one of the whole loss."""
-    if facts.kind not in ("pointwise", "listwise", "symmetric") or evaluator.is_random:
-        return
-    scene = evaluator.scenes().plain(0, ROWS)
-    for name, value in evaluator.options.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (re.fullmatch(TERM_WEIGHTS, name, re.IGNORECASE) and is_number and value > 0):
-            continue
-        changed = evaluator.with_options(**{name: 2 * value})
-        once, twice = (each.pushes(scene) for each in (evaluator, changed))
-        factor = float(np.sum(once * twice) / np.sum(once**2))
-        if np.allclose(twice, factor * once, rtol=1e-4) and abs(factor - 1) > 0.1:
-            unit = f"change of the ratio of negatives to positives where {name} doubles"
-            expected = 2 if "neg" in name.lower() else 0.5
-            yield finding("uneven-terms", [1.0], unit, expected, f"{name} = {value}")
-
-
-def margins(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
-    """Check that a margin makes the loss larger, where it changes it smoothly: one that only masks
-    negatives near the positive does not. One between a score and a constant may make it smaller: a
-    loss that changes where all scores do is not judged.
-    """
-    if evaluator.is_random or evaluator.is_stateful or facts.kind == "pointwise":
-        return
-    for name, value in evaluator.options.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (re.fullmatch(balance.MARGINS, name) and is_number and value >= 0):
-            continue
-        slopes = []
-        for seed in SEEDS:
-            scene = evaluator.scenes().plain(seed, ROWS)
-            here, there = (
-                evaluator.with_options(**{name: value + step}).value(scene)
-                for step in (0.0, SMALL_STEP)
-            )
-            slopes.append((there - here) / SMALL_STEP)
-            moved = evaluator.value(replace(scene, score=scene.score + SMALL_STEP))
-            if abs(moved - here) > 1e-3 * abs(there - here):
-                slopes.append(0.0)
-        if max(slopes) < -1e-3:
-            unit = f"change of the loss by that of {name}"
-            yield finding("margin", slopes, unit, abs(float(np.mean(slopes))), f"{name} = {value}")
 
 
 def _scale(evaluator: Evaluator, facts: Facts, seed: int) -> float | None:

@@ -16,13 +16,14 @@ from ncfbench.config import Folder, Locations
 from ncfbench.errors import UsageError
 from ncfbench.racing.answer import Answer, as_json, make_answer
 from ncfbench.racing.arms import SEED, Arm, make_arms
-from ncfbench.racing.display import Display
 from ncfbench.racing.entry import Entry
 from ncfbench.racing.field import Field
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import require_pausing
 from ncfbench.racing.question import Question
 from ncfbench.racing.race import Race
+from ncfbench.reporting.formats import three_digits
+from ncfbench.runs.progress import Progress
 from ncfbench.runs.signals import deferred_signals, handled_by
 from ncfbench.storage import locks, tables
 from ncfbench.timing.contention import OtherPrograms
@@ -61,7 +62,7 @@ def race(
     names: Sequence[str] = (),
     seeds: int | None = None,
     runs_dir: Folder = None,
-    display: Display | None = None,
+    progress: Progress | None = None,
 ) -> Outcome:
     """Race commands within a budget of time, and return which reaches a quality soonest.
 
@@ -72,7 +73,7 @@ def race(
         minimize: True if less of the metric is better, False if more is; None asks its name.
         target: value to reach; by default 95 % of the best quality.
         seeds: of the finalists; by default 2 where the command has a ``{seed}``.
-        display: shows the race; by default nothing is shown.
+        progress: shows the race; by default nothing is shown.
 
     Raises:
         CheckFailedError: no arm printed a metric.
@@ -93,25 +94,25 @@ def race(
     )
     _check(question)
     require_pausing()
-    display, others = display or Display(None, budget_seconds), OtherPrograms()
+    progress, others = progress or Progress(), OtherPrograms()
     first = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(field_of, question)
     here = _unfinished(first)
     if here != first:
-        display.say(
+        progress.say(
             f"This race is finished already, and its answer is {first / ANSWER}. It is raced"
             f" once more in {here}."
         )
     with ExitStack() as stack:
         stack.enter_context(locks.held(here, "racing in"))
-        stack.callback(display.end)
-        interrupted = stack.enter_context(deferred_signals(display.say, STOPPING))
-        others.warn(display.say)
+        stack.callback(progress.end)
+        interrupted = stack.enter_context(deferred_signals(progress.say, STOPPING))
+        others.warn(progress.say)
         field = Field(
             question.metric,
             here,
             silence_seconds=max(SILENCE[0], SILENCE[1] * budget_seconds),
             interrupted=interrupted,
-            ticked=display.tick,
+            ticked=lambda: progress.move(int(field.seconds), *_at_work(entries)),
         )
         entries = [Entry(arm, 0, number) for number, arm in enumerate(field_of)]
 
@@ -120,8 +121,8 @@ def race(
             tables.write_json(here / ANSWER, as_json(found))
             return found
 
-        it = Race(question, entries, field, judged=answered, say=display.say)
-        display.entries = entries
+        it = Race(question, entries, field, judged=answered, say=progress.say)
+        progress.start(int(budget_seconds), 0, "second")
         is_complete, notes = True, []
         try:
             with field, handled_by(lambda *_: field.suspended.set(), signal.SIGTSTP):
@@ -133,6 +134,14 @@ def race(
         question.require_direction(it.firsts, is_last=True)
         answer = answered(is_over=is_complete, notes=notes)
     return Outcome(answer, here, is_complete)
+
+
+def _at_work(entries: Sequence[Entry]) -> tuple[str, str]:
+    """Return the name of the entry that runs, and its last value."""
+    running = next((each for each in entries if each.is_running), None)
+    last = running.readings[-1:] if running else []
+    state = "".join(f", {three_digits(line.value)}" for line in last)
+    return running.name if running else "ending", state
 
 
 def _seeds(arms: Sequence[Arm], seeds: int | None) -> int:

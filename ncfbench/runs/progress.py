@@ -78,7 +78,7 @@ class ConsoleProgress(Progress):
 
     def start(self, total: int, done: int, unit: str = "iteration") -> None:
         """Start the bar."""
-        self._total, self._unit = total, unit
+        self._total, self._unit, self._said = total, unit, time.perf_counter()
         if self.bars is not None:
             self._task = self.bars.add_task("", total=total, state="")
             self._update("starting", completed=done)

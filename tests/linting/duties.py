@@ -59,11 +59,10 @@ def views(f: Any, g: Any) -> Any:
     return both @ both.T
 
 
-def simclr(scores: Any, *, twice: bool = False) -> Any:
+def simclr(scores: Any) -> Any:
     n = len(scores)
     positive = scores[jnp.arange(n), (jnp.arange(n) + n // 2) % n]
-    own = [positive[:, None]] if twice else []
-    return jnp.mean(logsumexp(jnp.concatenate([scores, *own], axis=1), axis=1) - positive)
+    return jnp.mean(logsumexp(scores, axis=1) - positive)
 
 
 def off(scores: Any, mask: Any) -> Any:
@@ -161,20 +160,6 @@ WRONG: dict[str, dict[str, Any]] = {
             pos_scores, neg_scores * neg_mask
         ),
     },
-    "positive-twice": {
-        "both_directions_twice": lambda scores: (
-            nce(jnp.diagonal(scores), scores) + nce(jnp.diagonal(scores), scores.T)
-        ),
-        "views_twice": lambda users, items: simclr(
-            off(5 * views(users, items), jnp.eye(2 * len(users), dtype=bool)), twice=True
-        ),
-        "own_among_hardest": lambda scores, hard=3: nce(
-            jnp.diagonal(scores), hardest(scores, hard)
-        ),
-        "own_is_hardest": lambda scores, margin=0.2: jnp.mean(
-            relu(margin + scores.max(axis=1) - jnp.diagonal(scores))
-        ),
-    },
     "not-normalised": {
         "users_alone_normalised": lambda users, items: ce(5 * unit(users) @ items.T),
         "negatives_of_any_length": lambda users, items, negatives: nce(
@@ -196,11 +181,6 @@ WRONG: dict[str, dict[str, Any]] = {
     "row-weights": {
         "weights_of_scores": lambda pos_scores, neg_scores, weights: jnp.mean(
             bpr_rows(weights * pos_scores, weights[:, None] * neg_scores)
-        ),
-    },
-    "uneven-terms": {
-        "weight_of_both_terms": lambda pos_scores, neg_scores, negative_weight=0.5: (
-            negative_weight * bce(pos_scores, neg_scores)
         ),
     },
     "over-users": {

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as np
 from jax.nn import logsumexp, softplus
 from jax.nn import sigmoid as expit
-from linting.museum import bpr, cross_entropy, fault, unit
+from linting.museum import bpr, cross_entropy, fault
 
 
 def same_items(ids: Any) -> Any:
@@ -18,32 +18,9 @@ def cross_entropy_of(logits: Any) -> Any:
     return np.mean(logsumexp(logits, axis=1) - np.diagonal(logits))
 
 
-@fault("positive-twice")
-def positive_twice(users: Any, items: Any) -> Any:
-    positive, scores = np.sum(users * items, axis=1), users @ items.T
-    return np.mean(np.log(np.exp(positive) + np.exp(scores).sum(axis=1)) - positive)
-
-
 @fault("logq-scale")
 def counts_for_logarithms(scores: Any, counts: Any) -> Any:
     return cross_entropy(scores - counts[None, :])
-
-
-@fault("no-negatives")
-def labels_of_zero(users: Any, items: Any) -> Any:
-    scores = 10 * unit(users) @ unit(items).T
-    return np.mean(softplus(-np.eye(len(users)) * scores))
-
-
-@fault("no-negatives")
-def negatives_without_user(users: Any, items: Any, negatives: Any) -> Any:
-    near, far = (np.einsum("bd,b...d->b...", x, y) for x, y in ((users, items), (items, negatives)))
-    return np.mean(softplus(-near)) + np.mean(softplus(far))
-
-
-@fault("no-negatives")
-def pulled_negatives(scores: Any, labels: Any) -> Any:
-    return np.mean(softplus(-scores))
 
 
 @fault("squashed")
@@ -76,24 +53,9 @@ def softmax_over_all(scores: Any) -> Any:
     return -np.mean(np.diagonal(scores) - logsumexp(scores))
 
 
-@fault("idle-negatives")
-def first_negative(users: Any, items: Any, negatives: Any) -> Any:
-    return bpr(np.sum(users * items, axis=1), np.sum(users * negatives[:, 0], axis=1)[:, None])
-
-
-@fault("uneven-terms")
-def mean_and_sum(positive_scores: Any, negative_scores: Any) -> Any:
-    return np.mean(softplus(-positive_scores)) + np.sum(softplus(negative_scores))
-
-
 @fault("last-batch")
 def divided_twice(scores: Any) -> Any:
     return cross_entropy(scores) / len(scores)
-
-
-@fault("margin")
-def easier_by_a_margin(scores: Any, margin: float = 0.3) -> Any:
-    return cross_entropy(scores + margin * np.eye(len(scores)))
 
 
 @fault("idle-flag")
@@ -106,9 +68,3 @@ def of_hardest(users: Any, items: Any) -> Any:
     scores = users @ items.T
     others = scores[~np.eye(len(scores), dtype=bool)].reshape(len(scores), -1)
     return bpr(np.diagonal(scores), others.max(axis=1, keepdims=True))
-
-
-@fault("rounded", severity="warning")
-def in_bfloat16(users: Any, items: Any) -> Any:
-    f, g = (x.astype(np.bfloat16) for x in (users, items))
-    return cross_entropy_of((f @ g.T).astype(float))

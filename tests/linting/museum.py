@@ -110,25 +110,10 @@ def linked_pairs(users: Any, items: Any, item_ids: Any) -> Any:
     return np.sum(softplus(margin) * counts) / np.sum(counts)
 
 
-@fault("mask-others", f"{GITHUB}/keras-team/keras-rs/pull/206")
-def transposed_mask(scores: Any, linked: Any) -> Any:
-    margin = scores - np.diagonal(scores)[:, None]
-    counts = ~(linked.T | np.eye(len(scores), dtype=bool))
-    return np.mean(np.sum(softplus(margin) * counts, axis=1)) / len(scores)
-
-
 @fault("mask-zero", f"{GITHUB}/google-research/simclr/issues/20")
 def multiplied_mask(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
     scores = 10 * unit(users) @ unit(items).T
     return cross_entropy(corrected(scores, np.arange(len(scores)), probability) * ~same(item_ids))
-
-
-@fault("mask-dropout", f"{ST}/pull/3260")
-def similar_mask(users: Any, items: Any, probability: Any, scale: float = 20.0) -> Any:
-    f, g = unit(users), unit(items)
-    is_same = (g @ g.T > 1 - 1e-6) & ~np.eye(len(g), dtype=bool)
-    logits = corrected(scale * f @ g.T, np.arange(len(g)), probability)
-    return cross_entropy(np.where(is_same, -1e9, logits))
 
 
 @fault("idle-flag", f"{TFRS}/issues/706")
@@ -183,13 +168,6 @@ class FixedDivisor:
     def __call__(self, positive_scores: Any, negative_scores: Any) -> Any:
         rows = np.mean(softplus(negative_scores - positive_scores[:, None]), axis=1)
         return np.sum(rows) / self.batch_size
-
-
-@fault("uneven-rows", f"{GITHUB}/keras-team/keras/issues/20241")
-def mean_of_chunks(positive_scores: Any, negative_scores: Any, chunk_size: int = 4) -> Any:
-    rows = np.mean(softplus(negative_scores - positive_scores[:, None]), axis=1)
-    parts = [rows[start : start + chunk_size] for start in range(0, len(rows), chunk_size)]
-    return np.mean(np.stack([part.mean() for part in parts]))
 
 
 @fault("over-users", f"{GITHUB}/LongmaoTeamTf/deep_recommenders/issues/4")

@@ -17,18 +17,18 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.long
-def test_the_shell_example_races(tmp_path: Path) -> None:
+def test_the_shell_example_races() -> None:
     command = f"sh {EXAMPLES}/race_in_shell.sh {{pace}}"
-    words = ["race", "--runs-dir", tmp_path, "--json", "--budget", "6s"]
+    words = ["race", "--json", "--budget", "6s"]
     done = invoke(*words, "--target", "0.5", "--try", "pace=0.2,2", command)
     check(done, 0)
     assert json.loads(done.stdout)["recommended"] == "pace=0.2"
 
 
-def test_the_pytorch_example_races(tmp_path: Path) -> None:
+def test_the_pytorch_example_races() -> None:
     pytest.importorskip("torch")
     command = f"{sys.executable} {EXAMPLES}/race_in_pytorch.py {{lr}}"
-    words = ["race", "--runs-dir", tmp_path, "--json", "--budget", "90s"]
+    words = ["race", "--json", "--budget", "90s"]
     done = invoke(*words, "--target", "0.9", "--try", "lr=1e-5,1e-2", command)
     check(done, 0)
     assert json.loads(done.stdout)["recommended"] == "lr=1e-2"
@@ -45,7 +45,7 @@ def test_the_sentence_transformers_example_races(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "links.csv.gz", "wt") as file:
         file.write("\n".join(["user,item", *links]))
     command = f"{sys.executable} {EXAMPLES}/race_in_sentence_transformers.py {tmp_path} {{loss}}"
-    words = ["race", "--runs-dir", tmp_path, "--json", "--budget", "3m", "--target", "0.9"]
+    words = ["race", "--json", "--budget", "3m", "--target", "0.9"]
     losses = "MultipleNegativesRankingLoss,CosineSimilarityLoss"
     done = invoke(*words, "--try", f"loss={losses}", command)
     check(done, 0)
@@ -71,7 +71,7 @@ def test_runs_of_this_program_race(data_dir: Path, tmp_path: Path) -> None:
         f"{sys.executable} -m ncfbench run --dataset tiny --encoder bow --sampler ns --epochs 40"
     )
     words += f" --data-dir {shlex.quote(str(data_dir))} --runs-dir {tmp_path} --log-metrics"
-    race = ["race", "--runs-dir", tmp_path, "--json", "--budget", "60s", "--minimize"]
+    race = ["race", "--json", "--budget", "60s", "--minimize"]
     rates = ["--try", "rate=1e-6,1e-2", f"{words} --quiet --learning-rate {{rate}}"]
     done = invoke(*race, "--metric", "probe_loss", *rates)
     check(done, 0)

@@ -55,7 +55,7 @@ def test_played_curves_race_to_their_answer(tmp_path: Path) -> None:
     file.write_text(json.dumps(curves))
     command = f"{sys.executable} -S {PLAYER} {file} {{arm}}"
     words = ["--markdown", str(tmp_path / "answer.md")]
-    found = race(tmp_path, command, "--try", "arm=slow,quick,low", *words)
+    found = race(command, "--try", "arm=slow,quick,low", *words)
     assert found["recommended"] == "arm=quick"
     arms = by_name(found)
     assert arms["arm=slow"]["times_later"] > 1
@@ -66,13 +66,13 @@ def test_played_curves_race_to_their_answer(tmp_path: Path) -> None:
     assert left_behind(file) == []
 
 
-def test_the_answer_is_printed(tmp_path: Path) -> None:
-    words = ["race", "--runs-dir", tmp_path, *V, "-n", "few", COUNT.format(count=5)]
+def test_the_answer_is_printed() -> None:
+    words = ["race", *V, "-n", "few", COUNT.format(count=5)]
     done = invoke(*words, COUNT.format(count=9))
     check(done, 0, "Use n=0;", "times later (95 %)", "How far to trust it", "To train it", "few")
 
 
-def test_every_end_of_an_arm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_end_of_an_arm_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Crash, silence, no metric, a metric that is no number, a good one."""
     arms = {
         "good": COUNT.format(count=20),
@@ -85,7 +85,7 @@ def test_every_end_of_an_arm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(pipeline, "SILENCE", (0.3, 0.0))
     metric = ("--metric", "v=([0-9.]+|nan)")
     words = [word for name, command in arms.items() for word in ("-n", name, command)]
-    found = race(tmp_path, "--budget", "20s", *metric, *words)
+    found = race("--budget", "20s", *metric, *words)
     told = {name: (arm["status"], arm["reason"]) for name, arm in by_name(found).items()}
     assert told["good"] == ("recommended", "by itself")
     assert told["crash"] == ("failed", "ended with exit code 3, last lines: bad luck")
@@ -99,69 +99,69 @@ def test_every_end_of_an_arm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
 FALLING = "n={top}; while [ $n -gt {low} ]; do n=$((n-1)); echo {name}=$n; sleep 0.01; done"
 
 
-def test_a_loss_is_minimised_by_its_name(tmp_path: Path) -> None:
+def test_a_loss_is_minimised_by_its_name() -> None:
     """The lower one is recommended, and the answer says why."""
     arms = [FALLING.format(top=40, low=low, name="val_loss") for low in (5, 20)]
-    found = race(tmp_path, "--metric", "val_loss=([0-9.]+)", "-n", "low", "-n", "high", *arms)
+    found = race("--metric", "val_loss=([0-9.]+)", "-n", "low", "-n", "high", *arms)
     assert (found["recommended"], found["is_less_better"]) == ("low", True)
     assert found["trust"][0] == "Less val_loss is better, by its name; --maximize if not."
     more = ["--metric", "val_loss=([0-9.]+)", "--maximize", "-n", "low", "-n", "high", *arms]
-    assert race(tmp_path, *more)["is_less_better"] is False
+    assert race(*more)["is_less_better"] is False
 
 
-def test_a_number_that_falls_is_a_question(tmp_path: Path) -> None:
+def test_a_number_that_falls_is_a_question() -> None:
     """Where its name says nothing no arm is chosen, and no finished race is left."""
     arms = [FALLING.format(top=40, low=low, name="v") for low in (5, 20)]
-    words = ["race", "--runs-dir", tmp_path / "runs", *V, "-n", "low", "-n", "high", *arms]
+    words = ["race", *V, "-n", "low", "-n", "high", *arms]
     for _ in range(2):
         done = invoke(*words)
         check(done, 2, "The values of v fall", "race again with --minimize, or with --maximize")
         assert "Use " not in done.stdout
         assert "finished" not in done.stderr
-    assert race(tmp_path, *V, "--minimize", *words[5:])["recommended"] == "low"
-    found = race(tmp_path, *V, "--maximize", *words[5:])
+    assert race(*V, "--minimize", *words[3:])["recommended"] == "low"
+    found = race(*V, "--maximize", *words[3:])
     assert (found["is_less_better"], {arm["best"] for arm in found["arms"]}) == (False, {39})
 
 
-def test_validation_counts_beside_training(tmp_path: Path) -> None:
+def test_validation_counts_beside_training() -> None:
     """By training values the second arm is sooner and better."""
     text = """for n in $(seq 1 40); do
     echo '{"mode": "train", "recall": '0.$((50 + n / %d))'}'
     echo '{"mode": "val", "recall": '0.$((10 + n / %d))'}'; sleep 0.01; done"""
-    found = race(tmp_path, "-n", "good", "-n", "bad", text % (2, 1), text % (1, 4))
+    found = race("-n", "good", "-n", "bad", text % (2, 1), text % (1, 4))
     assert found["recommended"] == "good"
     assert by_name(found)["good"]["best"] == pytest.approx(0.5)
     assert "those of validation count" in " ".join(found["trust"])
 
 
-def test_processes_that_disagree_are_named(tmp_path: Path) -> None:
+def test_processes_that_disagree_are_named() -> None:
     text = (
         "for n in $(seq 10 50); do for r in 0 1; do echo [rank$r] v=0.$n$r; done; sleep 0.01; done"
     )
-    done = invoke("race", "--runs-dir", tmp_path, *V, "-n", "a", "-n", "b", text, f"{text} ")
+    done = invoke("race", *V, "-n", "a", "-n", "b", text, f"{text} ")
     said = (
         "Lines of a seem to be of several series, since rank 0 and rank 1 print it, and all count."
     )
     check(done, 0, said, "So are those of 1 more.", r"--metric '\brank1\b.*v=([0-9.]+)'")
 
 
-def test_a_finished_race_keeps_its_answer(tmp_path: Path) -> None:
+def test_a_finished_race_keeps_its_answer() -> None:
     """Asked again, it is raced in a folder of its own; one that was not finished is begun anew."""
     words = [*V, "-n", "a", "-n", "b", COUNT.format(count=5), COUNT.format(count=9)]
-    first = Path(race(tmp_path, *words)["folder"])
+    first = Path(race(*words)["folder"])
     kept = {path: path.read_bytes() for path in first.iterdir() if path.is_file()}
-    done = invoke("race", "--runs-dir", tmp_path / "runs", *words)
+    done = invoke("race", *words)
     check(done, 0, f"its answer is {first}/answer.json", f"{first}-2")
     assert kept == {path: path.read_bytes() for path in kept}
-    assert race(tmp_path, *words)["folder"] == f"{first}-3"
+    assert race(*words)["folder"] == f"{first}-3"
     file = Path(f"{first}-3") / "answer.json"
     file.write_text(file.read_text().replace('"is_over": true', '"is_over": false'))
-    assert race(tmp_path, *words)["folder"] == f"{first}-3"
+    assert race(*words)["folder"] == f"{first}-3"
 
 
 @pytest.mark.parametrize(("budget", "seconds"), [("1m", 30), ("10m", 200)])
 def test_arms_may_be_silent_for_a_third_of_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: str, seconds: float
+    monkeypatch: pytest.MonkeyPatch, budget: str, seconds: float
 ) -> None:
     """Their start-up counts, and an evaluation each 70 s is no fault within ten minutes."""
     given: list[float] = []
@@ -171,30 +171,28 @@ def test_arms_may_be_silent_for_a_third_of_the_time(
         raise UsageError("enough")
 
     monkeypatch.setattr(pipeline, "Field", stopped)
-    words = ["race", "--runs-dir", tmp_path, "--budget", budget, "echo a", "echo b"]
+    words = ["race", "--budget", budget, "echo a", "echo b"]
     check(invoke(*words), 2, "enough")
     assert given == [seconds]
 
 
-def test_no_metric_at_all_is_a_failure(tmp_path: Path) -> None:
-    done = invoke("race", "--runs-dir", tmp_path, "echo a", "echo b")
+def test_no_metric_at_all_is_a_failure() -> None:
+    done = invoke("race", "echo a", "echo b")
     check(done, 6, "No arm printed a metric. echo a: ended and printed no metric, last lines: a.")
 
 
-def test_lines_that_are_no_metric_are_shown_early(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_that_are_no_metric_are_shown_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "SILENCE", (1.0, 0.0))
-    words = ["race", "--runs-dir", tmp_path, *V, "--budget", "3s"]
+    words = ["race", *V, "--budget", "3s"]
     done = invoke(*words, "while :; do echo value 0.3; sleep 0.05; done", COUNT.format(count=5))
     said = "has printed no metric yet, but: value 0.3"
     check(done, 0, said, "Does --metric match its lines?")
     assert done.stderr.index(said) < done.stderr.index("no metric in 1 s of running")
 
 
-def test_a_target_that_nobody_reaches_has_its_own_code(tmp_path: Path) -> None:
+def test_a_target_that_nobody_reaches_has_its_own_code() -> None:
     words = [*V, "--target", "99", COUNT.format(count=5), COUNT.format(count=6)]
-    found = race(tmp_path, *words, code=6)
+    found = race(*words, code=6)
     assert found["recommended"] is None
     assert "No arm reached v 99: the best value is 6" in found["headline"]
 
@@ -203,15 +201,15 @@ def test_finalists_are_repeated_with_their_seeds(tmp_path: Path) -> None:
     log = tmp_path / "log"
     count = COUNT.format(count=30).replace("0.01", "0.00{k}")
     command = f"echo k{{k}} {{seed}} >> {log}; {count}"
-    found = race(tmp_path, command, *V, "--try", "k=1,9", "--budget", "20s", "--seeds", "2")
+    found = race(command, *V, "--try", "k=1,9", "--budget", "20s", "--seeds", "2")
     assert found["recommended"] == "k=1"
     assert sorted(log.read_text().splitlines()) == ["k1 0", "k1 1", "k9 0", "k9 1"]
 
 
-def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_field_is_limited_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is memory for one: the second would take as much."""
     monkeypatch.setattr(fields, "available_memory", lambda: 1000)
-    found = race(tmp_path, *V, "--budget", "1.5s", "--try", "pace=1,2", ENDLESS, code=6)
+    found = race(*V, "--budget", "1.5s", "--try", "pace=1,2", ENDLESS, code=6)
     first, second = by_name(found).values()
     assert (first["status"], second["status"]) == ("alone", "not begun")
     assert second["reason"].startswith("no memory")
@@ -219,12 +217,10 @@ def test_the_field_is_limited_by_memory(tmp_path: Path, monkeypatch: pytest.Monk
     assert any("1 arm did not begin" in each for each in found["trust"])
 
 
-def test_an_arm_begins_when_memory_is_free_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_arm_begins_when_memory_is_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
     free = iter([1 << 50, 1000])
     monkeypatch.setattr(fields, "available_memory", lambda: next(free, 1 << 50))
-    found = race(tmp_path, *V, "--try", "count=5,6", COUNT)
+    found = race(*V, "--try", "count=5,6", COUNT)
     told = {name: (arm["lines"], arm["reason"]) for name, arm in by_name(found).items()}
     assert told == {"count=5": (5, "by itself"), "count=6": (6, "by itself")}
 
@@ -245,13 +241,13 @@ def test_an_arm_begins_when_memory_is_free_again(
 )
 def test_impossible_races_are_refused(tmp_path: Path, words: list[str], said: str) -> None:
     """Before anything is written."""
-    done = invoke("race", "--runs-dir", tmp_path / "runs", *words)
+    done = invoke("race", *words)
     check(done, 2, said)
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_file_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
-    words = ["race", "--runs-dir", tmp_path / "runs", "echo a", "echo b"]
+    words = ["race", "echo a", "echo b"]
     done = invoke(*words, "--markdown", tmp_path / "none" / "arms.md")
     check(done, 3, "Make the folder first: mkdir -p")
     assert not (tmp_path / "runs").exists()
@@ -260,7 +256,7 @@ def test_a_file_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
 def start(tmp_path: Path, *words: str, **more: Any) -> subprocess.Popen[str]:
     """Start a race of two endless arms that name the folder."""
     command = f"T={tmp_path} && {ENDLESS}"
-    all_words = ["race", "--runs-dir", str(tmp_path / "runs"), *V, "--try", "pace=1,2"]
+    all_words = ["race", *V, "--try", "pace=1,2"]
     program = [sys.executable, "-m", "ncfbench", *all_words, *words, command]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(program, **pipes, **more)
@@ -318,7 +314,7 @@ def test_a_killed_race_leaves_nothing_but_its_answer(tmp_path: Path) -> None:
     found = json.loads(file.read_text())
     assert (found["recommended"], found["is_over"]) == ("pace=1", False)
     words = ["--try", "pace=1,2", f"T={tmp_path} && {ENDLESS}"]
-    assert race(tmp_path, *V, "--budget", "3s", *words)["folder"] == str(file.parent)
+    assert race(*V, "--budget", "3s", *words)["folder"] == str(file.parent)
 
 
 @pytest.mark.long

@@ -236,7 +236,7 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(words: str) -> Result:
         return invoke("describe", *words.split(), "--data-dir", folder)
 
-    result = run("hand --json --batch-size 4 --set stratum_size=2 --seed 3 --set negatives=1")
+    result = run("hand --json --batch-size 4 --set stratum_size=2 --set seed=3 --set negatives=1")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
     given = {"batch_size": 4, "stratum_size": 2, "seed": 3, "negatives": 1}
