@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import psutil
 
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DivergedError, Interrupted
@@ -149,7 +148,6 @@ class Session:
 
     def _end(self) -> None:
         self._progress.end()
-        self._environment["load_average_at_end"] = list(psutil.getloadavg())
         self._environment["other_programs_cores"] = self._others and round(self._others.cores(), 2)
         self.recorder.write_environment()
 
