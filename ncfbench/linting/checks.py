@@ -13,14 +13,14 @@ from ncfbench.linting.facts import (
     LEAST,
     SEEDS,
     Facts,
-    amplitudes,
+    amplitude,
 )
 from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Bool, Float, Scene, owner
 
-SIZES = (ROWS, 5, 37)
-"""Rows of batches: a full one, a smaller last one, a larger one."""
+SIZES = (ROWS, 5, 37, 1)
+"""Rows of batches: a full one, a smaller last one, a larger one, the smallest."""
 MOST_ONCE = 0.75
 """Push of an item that two rows have, over that of two items, if it counts once."""
 PADDED = (2, ROWS - 1)
@@ -53,20 +53,20 @@ class Masks:
 
 def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Check batches of other sizes."""
-    weights: dict[int, Float] = {}
     for rows in SIZES:
         scene = evaluator.scenes().distinct(0, rows)
         try:
-            if not np.isfinite(evaluator.value(scene)):
-                detail = f"{scene.b} rows"
-                yield finding("not-finite", [0.0], "finite share of the losses", 1, detail)
-                return
-            weights[scene.b] = amplitudes(evaluator, scene, facts.kind)
+            numbers = np.append(evaluator.pushes(scene), evaluator.value(scene))
+            why = "" if np.isfinite(numbers).all() else "is not finite"
         except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
-            detail = f"a batch of {scene.b} rows fails with {type(error).__name__}"
-            yield finding("not-finite", [0.0], "finite share of the losses", 1, detail)
+            why = f"fails with {type(error).__name__}"
+        if why:
+            severity: Severity | None = "warning" if rows == 1 else None
+            detail, unit = f"a batch of {scene.b} rows {why}", "finite share of the losses"
+            yield finding("not-finite", [0.0], unit, 1, detail, severity)
+        if why and rows > 1:
             return
-    yield from _divisor(weights, facts)
+    yield from _divisor(evaluator, facts)
 
 
 def row_weights(evaluator: Evaluator) -> Iterator[Finding]:
@@ -141,24 +141,12 @@ def _is_unbalanced(push: Float) -> bool:
     return bool((np.abs(push.sum(axis=1)) > 1e-3 * np.abs(push).sum(axis=1)).any())
 
 
-def one_row(evaluator: Evaluator) -> Iterator[Finding]:
-    """Check the smallest last batch."""
-    scene = evaluator.scenes().distinct(0, 1)
-    try:
-        numbers = np.append(evaluator.pushes(scene), evaluator.value(scene))
-        why = "" if np.isfinite(numbers).all() else "is not finite"
-    except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
-        why = f"fails with {type(error).__name__}"
-    if why:
-        detail, unit = f"a last batch of one row {why}", "finite share of the losses"
-        yield finding("not-finite", [0.0], unit, 1, detail, "warning")
-
-
-def _divisor(weights: dict[int, Float], facts: Facts) -> Iterator[Finding]:
+def _divisor(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Say where rows keep the weight of a full batch in a smaller one."""
-    if not all(rows in weights and np.mean(weights[rows]) > 0 for rows in SIZES[:2]):
+    scenes = [evaluator.scenes().distinct(0, rows) for rows in SIZES[:2]]
+    full, small = (amplitude(evaluator, scene, facts.kind) for scene in scenes)
+    if min(full, small) <= 0:
         return
-    full, small = (float(np.mean(weights[rows])) for rows in SIZES[:2])
     factor, unit = facts.scale.value if facts.scale else 1.0, "total weight of the rows"
     if facts.kind in ("pairwise", "pointwise"):
         factor *= 0.5 if facts.scale else 1.0  # the slope of the logistic function at 0

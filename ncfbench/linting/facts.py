@@ -344,12 +344,11 @@ def _lengths(evaluator: Evaluator, scene: Scene) -> dict[str, bool]:
     }
 
 
-def amplitudes(evaluator: Evaluator, scene: Scene, kind: Kind) -> Float:
-    """Return the weight of some rows, as many from each end, for scores that are all 0."""
+def amplitude(evaluator: Evaluator, scene: Scene, kind: Kind) -> float:
+    """Return the mean weight of some rows, for scores that are all 0."""
     flat = replace(scene, score=0 * scene.score)
-    rows = sorted({*(near := (0, 1, flat.b // 3)), *(flat.b - 1 - row for row in near)})
     found = []
-    for row in rows:
+    for row in range(3):
         own = -evaluator.push(flat, row, row)
         if kind == "listwise":
             drawn = flat.b + row * flat.negative.shape[1]
@@ -361,4 +360,4 @@ def amplitudes(evaluator: Evaluator, scene: Scene, kind: Kind) -> Float:
             )
             own = fit[1] if fit else own
         found.append(own)
-    return np.array(found)
+    return float(np.mean(found))

@@ -131,12 +131,11 @@ def _judged(
     evaluator: Evaluator, batch_size: int, say: Callable[[str], None]
 ) -> tuple[list[Finding], Facts | None, batches.Contents | None]:
     """Return all findings, and what is known of the loss as far as it can be judged."""
-    found = list(basics.inputs(evaluator))
-    if any(each.code in HOPELESS for each in found):
-        return found, None, None
-    found += basics.basics(evaluator)
-    if any(each.code in HOPELESS for each in found):
-        return found, None, None
+    found: list[Finding] = []
+    for check in (basics.batch_axis, basics.basics):
+        found += check(evaluator)
+        if any(each.code in HOPELESS for each in found):
+            return found, None, None
     facts = measure(evaluator)
     if facts.scale:
         steepest = STEEPEST / facts.scale.value
@@ -147,9 +146,8 @@ def _judged(
     found += [*scales, *balance.lengths(evaluator, facts)]
     say(f"Objective: {facts.title}. Masks, batches and options are next.")
     found += checks.sizes(evaluator, facts)
-    found += checks.one_row(evaluator)
-    found += checks.row_weights(evaluator)
-    found += checks.padding(evaluator)
+    for check in (checks.row_weights, checks.padding, options.idle):
+        found += check(evaluator)
     masks = checks.look_at_masks(evaluator)
     facts = replace(facts, counts_once=masks.counts_once)
     contents = batches.look(evaluator, batch_size)
@@ -162,7 +160,6 @@ def _judged(
     tilt = batches.tilt(evaluator.graph, batch_size) if facts.counts_once else 1.0
     found += checks.corrections(facts, masks, spread, tilt)
     found += [] if scales else options.temperatures(evaluator, facts)
-    found += options.idle(evaluator)
     return found, facts, contents
 
 
