@@ -118,7 +118,10 @@ class Dataset(Content):
     def advise_hold_out(self, split: Split) -> str:
         """Return a sentence that says how to hold out something of a split that has nothing."""
         n_links = np.bincount(self.users, minlength=self.n_users)
-        return advise_hold_out(self.manifest["options"], n_links, self.n_items, split)
+        source = SOURCES.get(self.manifest.get("source", ""))
+        has_shares = source is None or "test_fraction" not in source.load().Options.fixed
+        options = self.manifest["options"]
+        return advise_hold_out(options, n_links, self.n_items, split, has_shares=has_shares)
 
     def candidates(self, split: Split) -> Int32:
         """Return the ids of the items that are ranked for the links of a split, ascending."""
