@@ -201,7 +201,12 @@ def split_links(users: Int32, options: SplitOptions) -> UInt8:
 
 
 def advise_hold_out(
-    stored: Mapping[str, Any], n_links: NDArray[np.int64], n_items: int, split: Split
+    stored: Mapping[str, Any],
+    n_links: NDArray[np.int64],
+    n_items: int,
+    split: Split,
+    *,
+    has_shares: bool = True,
 ) -> str:
     """Return a sentence with the flags by which a split, which holds out nothing, will hold out
     items or links: other shares if these suffice, else items, which need few links.
@@ -210,6 +215,7 @@ def advise_hold_out(
         stored: the options that the data were prepared with.
         n_links: int64[users], the links of each user.
         n_items: number of items.
+        has_shares: whether the source has flags for shares.
     """
     flags, names = flags_of(stored), ("hold_out", "test_fraction", "validation_fraction")
     flags["hold_out"] = flags.get("hold_out") or ("" if flags.get("split_column") else "items")
@@ -219,11 +225,11 @@ def advise_hold_out(
     # One user for each number of links.
     sizes = np.unique(n_links[n_links > 0])
     users, rows = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes), np.arange(sizes.sum())
-    shares = (0.1, 0.2, 0.3, 0.4, 0.5)
+    shares, none = ((0.1, 0.2, 0.3, 0.4, 0.5), (0.0,)) if has_shares else ((), ())
     kinds = dict.fromkeys((*({kind} - {"", "time"}), "items"))
     both = {number for number in (1, 2) if now[3 - number] or SPLITS[number] == split}
     for wanted, *trial in product(
-        (both, {SPLITS.index(split)}), kinds, (test, *shares), (validation, *shares, 0.0)
+        (both, {SPLITS.index(split)}), kinds, (test, *shares), (validation, *shares, *none)
     ):
         options = TimedOptions(**dict(zip(names, trial, strict=True)))
         with suppress(UsageError):

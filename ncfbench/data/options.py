@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ncfbench.errors import UsageError
 from ncfbench.settings import setting_field, setting_of
@@ -53,6 +53,8 @@ class SourceOptions:
         UsageError: a value of a wrong type or outside its range.
     """
 
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    """Fields of base classes that this source keeps at their default, without a flag."""
     lsa: int | None = option(
         None,
         "Derive this many dense features of an item from its text, such as 300: a truncated"
@@ -76,7 +78,7 @@ class SourceOptions:
     def stored(self) -> dict[str, Any]:
         """Return the options that decide the content, as a manifest has them."""
         stored = {}
-        for declaration in declared(type(self)):
+        for declaration in _ordered(type(self)):
             value = getattr(self, declaration.name)
             is_omitted = declaration.metadata["omits_default"] and value == declaration.default
             if declaration.metadata["is_stored"] and not is_omitted:
@@ -128,6 +130,10 @@ class SplitOptions(SourceOptions):
 @dataclass(frozen=True, kw_only=True)
 class TimedOptions(SplitOptions):
     """Options of sources whose links have times."""
+
+
+PUBLISHED = frozenset({"test_fraction", "validation_fraction", "min_count", "tokenizer", "embed"})
+"""Fields that published data sets without kept results have at their default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +227,12 @@ def as_flags(values: Mapping[str, Any]) -> list[str]:
 
 
 def declared(options: type[SourceOptions]) -> list[Field[Any]]:
-    """Return the fields of options, a source's own before those that it shares."""
+    """Return the fields of options that have a flag, a source's own before those that it shares."""
+    return [
+        declaration for declaration in _ordered(options) if declaration.name not in options.fixed
+    ]
+
+
+def _ordered(options: type[SourceOptions]) -> list[Field[Any]]:
     names = [name for base in options.__mro__ for name in vars(base).get("__annotations__", ())]
     return sorted(fields(options), key=lambda declaration: names.index(declaration.name))

@@ -12,7 +12,6 @@ Replacing the manifest is one rename: an interrupted ``prepare`` leaves the prev
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
@@ -31,7 +30,7 @@ from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.derived import Embed, with_derived, without_derived
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.hold_out import advise_hold_out
-from ncfbench.data.options import SourceOptions, TextOptions, flags_of
+from ncfbench.data.options import SourceOptions, TextOptions, declared, flags_of
 from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
 from ncfbench.data.text import Int32
 from ncfbench.errors import DataError, UsageError, nearest, reason, shown
@@ -119,7 +118,10 @@ class Dataset(Content):
     def advise_hold_out(self, split: Split) -> str:
         """Return a sentence that says how to hold out something of a split that has nothing."""
         n_links = np.bincount(self.users, minlength=self.n_users)
-        return advise_hold_out(self.manifest["options"], n_links, self.n_items, split)
+        source = SOURCES.get(self.manifest.get("source", ""))
+        has_shares = source is None or "test_fraction" not in source.load().Options.fixed
+        options = self.manifest["options"]
+        return advise_hold_out(options, n_links, self.n_items, split, has_shares=has_shares)
 
     def candidates(self, split: Split) -> Int32:
         """Return the ids of the items that are ranked for the links of a split, ascending."""
@@ -224,7 +226,7 @@ def prepare_dataset(
         DataError, UsageError, VerificationError: see :func:`prepare`.
     """
     kind = find_source(source).load().Options
-    valid = [field.name for field in dataclasses.fields(kind)]
+    valid = [field.name for field in declared(kind)]
     for option in options:
         if option not in valid:
             raise UsageError(

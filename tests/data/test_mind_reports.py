@@ -25,7 +25,7 @@ def test_the_command_says_what_it_stands_in_for(tmp_path: Path) -> None:
     needed = ("licence", "https://msnews.github.io", "--from FOLDER")
     check(invoke("prepare", "mind", *words), 2, *needed)
     source = write(tmp_path / "source")
-    result = invoke("prepare", "mind", "--from", source, "--test-fraction", "0", *words)
+    result = invoke("prepare", "mind", "--from", source, *words)
     check(result, 0, f"{mind.LABEL}.", "paper (Yahoo! News)", "58,579", "515,503", "41,537")
 
 
@@ -41,10 +41,7 @@ def test_reports_name_the_stand_in_and_its_command(
     results = collect(runs, tmp_path / "d")
     text = unescape(html.page(results, results.tables))
     assert text.count(f"citeulike: {mind.LABEL}.") >= 3, "the page's head, and below each table"
-    command = (
-        "ncfbench prepare mind --name citeulike --max-length 200 --min-count 1 --test-fraction 0.0"
-        " --validation-fraction 0.0 --from FOLDER"
-    )
+    command = "ncfbench prepare mind --name citeulike --max-length 200 --from FOLDER"
     assert command in text
     drawn = list(filter(None, (draw() for draw in figures(results).values())))
     assert drawn

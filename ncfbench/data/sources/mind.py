@@ -18,7 +18,7 @@ from ncfbench.data.content import Content
 from ncfbench.data.files import read_lines, sha256
 from ncfbench.data.hold_out import Links, Moments, hold_out
 from ncfbench.data.ids import natural_order
-from ncfbench.data.options import TextOptions, TimedOptions, option
+from ncfbench.data.options import PUBLISHED, TextOptions, TimedOptions, option
 from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.text import Corpus, Int32
 from ncfbench.errors import DataError, UsageError
@@ -38,6 +38,8 @@ TIME_FORMAT = "%m/%d/%Y %I:%M:%S %p"
 @dataclass(frozen=True, kw_only=True)
 class Options(TextOptions, TimedOptions):
     """Options of the source."""
+
+    fixed = PUBLISHED
 
     from_: Path | None = option(
         None, f"Required: the folder with {NEWS} and {BEHAVIORS}.", is_stored=False
