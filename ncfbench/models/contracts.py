@@ -118,7 +118,7 @@ def _encoder_faults(config: RunConfig, data: DataFacts, length: int) -> Faults:
     features = rng.normal(size=(ITEMS, data.item_features)).astype(np.float32)
     items = np.arange(ITEMS, dtype=np.int32) % data.items
     arrays = items, tokens * present, present, lengths, features if data.item_features else None
-    padded = EncoderInput(*arrays)
+    padded = EncoderInput(*jax.device_put(arrays))
     texts = padded._replace(tokens=padded.tokens[:, :longest], present=padded.present[:, :longest])
     vectors = encode(padded)
     yield from _shape_faults(vectors, (ITEMS, config.dimension), f"for {ITEMS} items")
@@ -135,7 +135,11 @@ def _loss_faults(config: RunConfig) -> Faults:
     """Yield faults of the rows and slopes of a loss, at scores and at minus these, where the other
     scores are 0; a squared distance need not be monotone.
     """
-    rows = functools.partial(make_loss(config).batch_rows, lambda_=config.lambda_)
+    loss = make_loss(config)
+
+    def rows(positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
+        return loss.batch_rows(positive, negative, weight, config.lambda_)
+
     scores, n = np.concatenate([SCORES, -SCORES]), 2 * len(SCORES)
     positive = jnp.concatenate([scores, 0 * scores])
     negative = jnp.zeros((2 * n, LISTED)).at[n:, 0].set(scores)
