@@ -58,14 +58,6 @@ class Sampler(ABC):
     shuffled_bias: float | None = None
     """See :attr:`Claims.shuffled_bias`."""
 
-    def __init_subclass__(cls) -> None:
-        """Give a class that overrides :meth:`assemble` alone the form of
-        :meth:`required_capacity` that calls it: an inherited one would be that of other batches.
-        """
-        super().__init_subclass__()
-        if "assemble" in vars(cls) and "required_capacity" not in vars(cls):
-            cls.required_capacity = Sampler.required_capacity  # type: ignore[method-assign]
-
     def __init__(
         self,
         graph: BipartiteGraph,
@@ -141,13 +133,10 @@ class Sampler(ABC):
             yield batch
 
     def required_capacity(self, draw: Draw) -> int:
-        """Return the ``capacity`` that the batch of a draw needs.
+        """Return the ``capacity`` that the batch of a draw needs: the number of its distinct items.
 
-        This form assembles the batch; built-in samplers count the items of the draw.
+        A sampler whose batches have other items overrides it.
         """
-        return int(self.assemble(draw).n_items)
-
-    def _count_items(self, draw: Draw) -> int:
         return len(self._merged(self._slot_items(draw))[0])
 
     @property
