@@ -32,10 +32,7 @@ class Info:
     """Record of a class of any kind."""
 
     kind: ClassVar[Kind]
-    group: ClassVar[str]
-    """Entry-point group in which an installed package registers plug-ins of this kind; empty if it
-    has none.
-    """
+    has_plugins: ClassVar[bool] = True
     panel: ClassVar[Panel] = "Model"
     """Group of ``--help`` for settings of its own that name none."""
     base: ClassVar[tuple[str, str]] = ("flax", "Module")
@@ -109,7 +106,7 @@ class Info:
 class SamplerInfo(Info):
     """Record of a sampler, a subclass of :class:`ncfbench.sampling.Sampler`."""
 
-    kind, group = "sampler", "ncfbench.samplers"
+    kind = "sampler"
     panel = "Sampler"
     base = ("ncfbench", "Sampler")
     base_words = "a subclass of ncfbench.sampling.Sampler"
@@ -140,7 +137,7 @@ class SamplerInfo(Info):
 class LossInfo(Info):
     """Record of a loss, a subclass of a family of :mod:`ncfbench.models.losses`."""
 
-    kind, group = "loss", "ncfbench.losses"
+    kind = "loss"
     panel = "Training"
     base = ("ncfbench", "Loss")
     base_words = "a subclass of Pointwise, Pairwise or Listwise of ncfbench.models.losses"
@@ -168,7 +165,7 @@ class LossInfo(Info):
 class EncoderInfo(Info):
     """Record of an encoder, a module like those of :mod:`ncfbench.models.encoders`."""
 
-    kind, group = "encoder", "ncfbench.encoders"
+    kind = "encoder"
 
     negatives: int = 10
     """Default of the setting k (KDD 2017, section 5.2)."""
@@ -196,7 +193,8 @@ class EncoderInfo(Info):
 class UserTowerInfo(Info):
     """Record of a user tower, a module like that of :mod:`ncfbench.models.user_towers`."""
 
-    kind, group = "user_tower", ""
+    kind = "user_tower"
+    has_plugins = False
 
     content: tuple[str, ...] = ()
     """Content of users that the tower reads beside the id: ``features``, ``history`` (the items of

@@ -31,8 +31,6 @@ class Claims(NamedTuple):
     drawn_items: NDArray[np.float64] | None
     """float64[I]: the distribution of the items that it draws; None where they are not independent.
     """
-    draws_links_uniformly: bool = True
-    """With replacement each positive link of a batch is any link, all alike."""
     shuffled_bias: float | None = None
     """Relative bias of the negative term when positives are shuffled over an epoch instead of drawn
     with replacement, an order of magnitude; None where it is not known.
