@@ -146,14 +146,14 @@ def _loss_faults(config: RunConfig) -> Faults:
     weight = jnp.full(negative.shape, 1 / LISTED)
     losses = rows(positive, negative, weight)
     yield from _shape_faults(losses, (2 * n,), f"for {2 * n} links of {LISTED} negatives")
-    slopes = jax.grad(lambda *scores: jnp.sum(rows(*scores, weight)), (0, 1))(positive, negative)
+    slopes = jax.grad(lambda *s: jnp.sum(rows(s[0], s[1], weight)), (0, 1))(positive, negative)
     if not all(jnp.isfinite(part).all() for part in (losses, *slopes)):
         yield (
             "is not finite, or its slope is not, at scores of -50 to 50: use a form without"
             " overflow, such as jax.nn.softplus or logsumexp"
         )
-    more = (jnp.pad(part, ((0, 0), (0, 1))) for part in (negative, weight))
-    if not _are_alike(losses, rows(positive, *more), 1e-2):
+    longer, padded = (jnp.pad(part, ((0, 0), (0, 1))) for part in (negative, weight))
+    if not _are_alike(losses, rows(positive, longer, padded), 1e-2):
         yield "counts negatives whose weight is 0"
     high, low, above, below = np.split(np.asarray(losses), 4)
     falls, rises = low - high, above - below
