@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, cast, get_args
 
 from ncfbench.errors import UsageError, nearest, reason
 from ncfbench.settings import Kind, Panel, Setting
@@ -102,6 +102,16 @@ class Info:
         return contents[attribute]
 
 
+class Sizes(NamedTuple):
+    """Sizes of a batch, by the paper's letters."""
+
+    b: int
+    k: int
+    s: int
+    uniform: int
+    """k' of mixed negative sampling."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplerInfo(Info):
     """Record of a sampler, a subclass of :class:`ncfbench.sampling.Sampler`."""
@@ -122,6 +132,9 @@ class SamplerInfo(Info):
     symbols: tuple[str, ...] = NO_SYMBOLS
     """Row of the paper's cost table: negative links, t_f, t_g, t_i, and ``vectors`` or ``matrix``.
     """
+    nominal: Callable[[Sizes], tuple[int, int, int]] | None = None
+    """Users, items and negative links of a batch by the paper's count; None where it is not known.
+    """
     by_user: Mapping[str, Any] = field(default_factory=dict)
     """Fields that have other values with strata by user; see :meth:`with_strata`."""
 
@@ -129,8 +142,9 @@ class SamplerInfo(Info):
         """See :meth:`Info.with_strata`; the title says where strata are by user."""
         if strata != "user":
             return self
-        by_user = {"title": f"{self.title} (by user)", "symbols": NO_SYMBOLS, **self.by_user}
-        return replace(self, **by_user)
+        unknown = {"symbols": NO_SYMBOLS, "nominal": None}
+        title = f"{self.title} (by user)"
+        return replace(self, **{"title": title, **unknown, **self.by_user})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.catalog import find_loss, find_sampler
+from ncfbench.catalog.infos import Sizes
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph, LookupTables
 from ncfbench.rng import Streams
 from ncfbench.sampling.batch import Batch
-from ncfbench.sampling.claims import Claims, nominal
+from ncfbench.sampling.claims import Claims, Nominal
 from ncfbench.sampling.noise import Noise
 from ncfbench.sampling.positives import PositiveStream
 
@@ -176,14 +177,10 @@ class Sampler(ABC):
     def claims(self) -> Claims:
         """Return what the sampler says of its batches; subclasses replace what differs."""
         config = self.config
-        letters = {
-            "b": config.batch_size,
-            "k": config.negatives,
-            "s": self.stratum_size,
-            "K": config.uniform_items,
-        }
+        sizes = Sizes(config.batch_size, config.negatives, self.stratum_size, config.uniform_items)
+        count = find_sampler(config.sampler).with_strata(config.strata).nominal
         return Claims(
-            nominal=nominal(find_sampler(config.sampler), config.strata, letters),
+            nominal=count and Nominal(*count(sizes)),
             drawn_items=self.noise.probability,
             shuffled_bias=self.shuffled_bias,
             bias=find_loss(config.loss).bias,
