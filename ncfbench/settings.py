@@ -76,8 +76,6 @@ class Setting:
     """
     default_from: str = ""
     """``loss`` or ``encoder``, whose record has the default, or another setting."""
-    symbol: str = ""
-    """Its letter in tables; by default its name."""
     shown: str = ""
     """Default as ``--help`` shows it, where the value says less."""
     tried: tuple[Any, ...] = ()

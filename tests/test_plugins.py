@@ -253,17 +253,6 @@ def test_a_catalog_entry_is_all_that_a_name_needs(
         assert line in page
 
 
-def test_registered_plugins_have_names(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        catalog,
-        "registered",
-        lambda kind: {"own": f"{module}:Own"} if kind == "sampler" else {},
-    )
-    assert catalog.find_sampler("own").families == ("pairwise",)
-    with pytest.raises(UsageError, match="did you mean 'own'"):
-        catalog.find_sampler("onw")
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

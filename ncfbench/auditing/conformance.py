@@ -182,11 +182,9 @@ class _Suite:
             np.concatenate([getattr(draw, name).reshape(-1) for draw in draws])
             for name in ("links", "users", "items")
         )
-        tests = []
-        if claims.draws_links_uniformly:
-            # The links of a stratum are not independent: one of each stratum is tested.
-            uniform = np.full(graph.n_links, 1 / graph.n_links)
-            tests.append(("positive links", links[:: made.stratum_size], uniform))
+        # The links of a stratum are not independent: one of each stratum is tested.
+        uniform = np.full(graph.n_links, 1 / graph.n_links)
+        tests = [("positive links", links[:: made.stratum_size], uniform)]
         if users.size:
             tests.append(("negative users", users, graph.user_degrees / graph.n_links))
         if items.size and claims.drawn_items is not None:

@@ -1,8 +1,7 @@
 """Records of all that a user can choose, and of every setting, from which help, checks, defaults,
 identity and documentation are made.
 
-What is not built in is a plug-in: a class named ``package.module:Class``, or by a name that an
-installed package registers in the entry-point group of its kind (:attr:`Info.group`).
+What is not built in is a plug-in: a class named ``package.module:Class``.
 """
 
 from __future__ import annotations
@@ -38,23 +37,19 @@ def find(kind: Kind, name: str) -> Any:
     """Return the record (:class:`Info`) of a choice, built in or a plug-in.
 
     Raises:
-        UsageError: the name is neither built in, nor an import path, nor registered; or the
-            plug-in's record is wrong.
+        UsageError: the name is neither built in nor an import path, or the plug-in's record is
+            wrong.
     """
     built_in = BUILT_IN[kind]
     if name in built_in:
         return built_in[name]
-    has_plugins = bool(INFOS[kind].group)
-    plugins = {}
-    if has_plugins:
-        plugins = {name: name} if ":" in name else registered(kind)
-    if name in plugins:
-        return read_plugin(kind, plugins[name])
-    valid = [*built_in, *plugins]
+    has_plugins = INFOS[kind].has_plugins
+    if has_plugins and ":" in name:
+        return read_plugin(kind, name)
     more = ", or a plug-in as package.module:Class" * has_plugins
     raise UsageError(
-        f"Unknown {kind.replace('_', ' ')} {name!r}{nearest(name, valid)} Valid:"
-        f" {', '.join(valid)}{more}."
+        f"Unknown {kind.replace('_', ' ')} {name!r}{nearest(name, built_in)} Valid:"
+        f" {', '.join(built_in)}{more}."
     )
 
 
@@ -99,10 +94,3 @@ def serves(sampler: SamplerInfo, loss: LossInfo) -> bool:
     """Return whether a sampler's batches have what a loss needs."""
     has_positive = sampler.shares_items or not loss.includes_positive
     return has_positive and loss.family in sampler.families
-
-
-def registered(kind: Kind) -> dict[str, str]:
-    """Return names and import paths of the plug-ins that installed packages register."""
-    from importlib.metadata import entry_points
-
-    return {point.name: point.value for point in entry_points(group=INFOS[kind].group)}

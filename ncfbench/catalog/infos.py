@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, cast, get_args
 
 from ncfbench.errors import UsageError, nearest, reason
 from ncfbench.settings import Kind, Panel, Setting
@@ -32,10 +32,7 @@ class Info:
     """Record of a class of any kind."""
 
     kind: ClassVar[Kind]
-    group: ClassVar[str]
-    """Entry-point group in which an installed package registers plug-ins of this kind; empty if it
-    has none.
-    """
+    has_plugins: ClassVar[bool] = True
     panel: ClassVar[Panel] = "Model"
     """Group of ``--help`` for settings of its own that name none."""
     base: ClassVar[tuple[str, str]] = ("flax", "Module")
@@ -105,11 +102,21 @@ class Info:
         return contents[attribute]
 
 
+class Sizes(NamedTuple):
+    """Sizes of a batch, by the paper's letters."""
+
+    b: int
+    k: int
+    s: int
+    uniform: int
+    """k' of mixed negative sampling."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplerInfo(Info):
     """Record of a sampler, a subclass of :class:`ncfbench.sampling.Sampler`."""
 
-    kind, group = "sampler", "ncfbench.samplers"
+    kind = "sampler"
     panel = "Sampler"
     base = ("ncfbench", "Sampler")
     base_words = "a subclass of ncfbench.sampling.Sampler"
@@ -125,6 +132,9 @@ class SamplerInfo(Info):
     symbols: tuple[str, ...] = NO_SYMBOLS
     """Row of the paper's cost table: negative links, t_f, t_g, t_i, and ``vectors`` or ``matrix``.
     """
+    nominal: Callable[[Sizes], tuple[int, int, int]] | None = None
+    """Users, items and negative links of a batch by the paper's count; None where it is not known.
+    """
     by_user: Mapping[str, Any] = field(default_factory=dict)
     """Fields that have other values with strata by user; see :meth:`with_strata`."""
 
@@ -132,15 +142,16 @@ class SamplerInfo(Info):
         """See :meth:`Info.with_strata`; the title says where strata are by user."""
         if strata != "user":
             return self
-        by_user = {"title": f"{self.title} (by user)", "symbols": NO_SYMBOLS, **self.by_user}
-        return replace(self, **by_user)
+        unknown = {"symbols": NO_SYMBOLS, "nominal": None}
+        title = f"{self.title} (by user)"
+        return replace(self, **{"title": title, **unknown, **self.by_user})
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossInfo(Info):
     """Record of a loss, a subclass of a family of :mod:`ncfbench.models.losses`."""
 
-    kind, group = "loss", "ncfbench.losses"
+    kind = "loss"
     panel = "Training"
     base = ("ncfbench", "Loss")
     base_words = "a subclass of Pointwise, Pairwise or Listwise of ncfbench.models.losses"
@@ -168,7 +179,7 @@ class LossInfo(Info):
 class EncoderInfo(Info):
     """Record of an encoder, a module like those of :mod:`ncfbench.models.encoders`."""
 
-    kind, group = "encoder", "ncfbench.encoders"
+    kind = "encoder"
 
     negatives: int = 10
     """Default of the setting k (KDD 2017, section 5.2)."""
@@ -196,7 +207,8 @@ class EncoderInfo(Info):
 class UserTowerInfo(Info):
     """Record of a user tower, a module like that of :mod:`ncfbench.models.user_towers`."""
 
-    kind, group = "user_tower", ""
+    kind = "user_tower"
+    has_plugins = False
 
     content: tuple[str, ...] = ()
     """Content of users that the tower reads beside the id: ``features``, ``history`` (the items of

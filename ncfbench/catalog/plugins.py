@@ -55,7 +55,7 @@ def _faults(kind: Kind, loaded: Any) -> Iterator[str]:
             yield f"declares {fault}"
 
 
-def _record_faults(record: Info, loaded: type) -> Iterator[str]:
+def _record_faults(record: Info, loaded: Any) -> Iterator[str]:
     known = SETTINGS | own_settings() | record.own
     for name in record.names:
         if name not in known:

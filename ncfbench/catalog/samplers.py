@@ -15,6 +15,7 @@ _RECORDS: dict[str, SamplerInfo] = {
         uses=("negatives", "mask"),
         families=("pointwise",),
         symbols=("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
+        nominal=lambda n: (n.b * (1 + n.k), n.b * (1 + n.k), n.b * n.k),
     ),
     "neg": SamplerInfo(
         path="ncfbench.sampling.listed:NegativeSampler",
@@ -22,6 +23,7 @@ _RECORDS: dict[str, SamplerInfo] = {
         uses=("negatives", "mask"),
         families=FAMILIES,
         symbols=("bk", "b", "b(1+k)", "b(1+k)", "vectors"),
+        nominal=lambda n: (n.b, n.b * (1 + n.k), n.b * n.k),
     ),
     "strat": SamplerInfo(
         path="ncfbench.sampling.listed:StratifiedSampler",
@@ -29,9 +31,11 @@ _RECORDS: dict[str, SamplerInfo] = {
         uses=("stratum_size", "strata", "negatives", "mask"),
         families=("pointwise",),
         symbols=("bk", "b(1+k)", "b/s", "b(1+k)", "vectors"),
+        nominal=lambda n: (n.b * (1 + n.k), n.b // n.s, n.b * n.k),
         by_user={
             "families": FAMILIES,
             "symbols": ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors"),
+            "nominal": lambda n: (n.b // n.s, n.b * (1 + n.k), n.b * n.k),
         },
     ),
     "ns": SamplerInfo(
@@ -42,6 +46,7 @@ _RECORDS: dict[str, SamplerInfo] = {
         shares_items=True,
         least_strata=2,
         symbols=("b(b-1)", "b", "b", "b^2", "matrix"),
+        nominal=lambda n: (n.b, n.b, n.b * (n.b - 1)),
     ),
     "strat-ns": SamplerInfo(
         path="ncfbench.sampling.shared:StratifiedSharingSampler",
@@ -51,9 +56,11 @@ _RECORDS: dict[str, SamplerInfo] = {
         shares_items=True,
         least_strata=2,
         symbols=("b(b-s)/s", "b", "b/s", "b^2/s", "matrix"),
+        nominal=lambda n: (n.b, n.b // n.s, n.b * (n.b - n.s) // n.s),
         by_user={
             "uses": ("stratum_size", "strata", "mask"),
             "symbols": ("b(b-s)", "b/s", "b", "b^2", "matrix"),
+            "nominal": lambda n: (n.b // n.s, n.b, n.b * (n.b - n.s)),
         },
     ),
     "mixed-ns": SamplerInfo(
@@ -62,6 +69,7 @@ _RECORDS: dict[str, SamplerInfo] = {
         families=FAMILIES,
         shares_items=True,
         symbols=("b(b-1+k')", "b", "b+k'", "b(b+k')", "matrix"),
+        nominal=lambda n: (n.b, n.b + n.uniform, n.b * (n.b - 1 + n.uniform)),
     ),
 }
 SAMPLERS = {name: replace(info, title=name) for name, info in _RECORDS.items()}

@@ -14,8 +14,10 @@ from ncfbench.settings import PANELS, Setting
 
 def users_of(setting: Setting) -> list[str]:
     """Return the built-in choices whose runs use a setting; none where all do."""
-    if setting.used_by not in BUILT_IN:
-        return ["regularised"] if setting.used_by else []
+    if setting.used_by == "coupling":
+        return ["regularised"]
+    if not setting.used_by:
+        return []
     infos = BUILT_IN[setting.used_by]
     users = [
         name if info.reads(setting.name) else f"{name} with strata=user"

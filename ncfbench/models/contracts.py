@@ -113,7 +113,7 @@ def _encoder_faults(config: RunConfig, data: DataFacts, length: int) -> Faults:
     features = rng.normal(size=(ITEMS, data.item_features)).astype(np.float32)
     items = np.arange(ITEMS, dtype=np.int32) % data.items
     arrays = items, tokens * present, present, lengths, features if data.item_features else None
-    padded = EncoderInput(*arrays)
+    padded = EncoderInput(*jax.device_put(arrays))
     texts = padded._replace(tokens=padded.tokens[:, :longest], present=padded.present[:, :longest])
     vectors = encode(padded)
     yield from _shape_faults(vectors, (ITEMS, config.dimension), f"for {ITEMS} items")
@@ -130,21 +130,25 @@ def _loss_faults(config: RunConfig) -> Faults:
     """Yield faults of the rows and slopes of a loss, at scores and at minus these, where the other
     scores are 0; a squared distance need not be monotone.
     """
-    rows = functools.partial(make_loss(config).batch_rows, lambda_=config.lambda_)
+    loss = make_loss(config)
+
+    def rows(positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
+        return loss.batch_rows(positive, negative, weight, config.lambda_)
+
     scores, n = np.concatenate([SCORES, -SCORES]), 2 * len(SCORES)
     positive = jnp.concatenate([scores, 0 * scores])
     negative = jnp.zeros((2 * n, LISTED)).at[n:, 0].set(scores)
     weight = jnp.full(negative.shape, 1 / LISTED)
     losses = rows(positive, negative, weight)
     yield from _shape_faults(losses, (2 * n,), f"for {2 * n} links of {LISTED} negatives")
-    slopes = jax.grad(lambda *scores: jnp.sum(rows(*scores, weight)), (0, 1))(positive, negative)
+    slopes = jax.grad(lambda *s: jnp.sum(rows(s[0], s[1], weight)), (0, 1))(positive, negative)
     if not all(jnp.isfinite(part).all() for part in (losses, *slopes)):
         yield (
             "is not finite, or its slope is not, at scores of -50 to 50: use a form without"
             " overflow, such as jax.nn.softplus or logsumexp"
         )
-    more = (jnp.pad(part, ((0, 0), (0, 1))) for part in (negative, weight))
-    if not _are_alike(losses, rows(positive, *more), 1e-2):
+    longer, padded = (jnp.pad(part, ((0, 0), (0, 1))) for part in (negative, weight))
+    if not _are_alike(losses, rows(positive, longer, padded), 1e-2):
         yield "counts negatives whose weight is 0"
     high, low, above, below = np.split(np.asarray(losses), 4)
     falls, rises = low - high, above - below

@@ -75,8 +75,7 @@ class Variant:
         known = {each.name: each for each in find_sampler(self.sampler).settings}
         for name, value in self.own:
             if name not in known or value != known[name].default:
-                letter = known[name].symbol if name in known else ""
-                parts.append(f"{letter or name}={value}")
+                parts.append(f"{name}={value}")
         return " ".join(parts)
 
 

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.catalog import find_loss, find_sampler
+from ncfbench.catalog.infos import Sizes
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph, LookupTables
 from ncfbench.rng import Streams
 from ncfbench.sampling.batch import Batch
-from ncfbench.sampling.claims import Claims, nominal
+from ncfbench.sampling.claims import Claims, Nominal
 from ncfbench.sampling.noise import Noise
 from ncfbench.sampling.positives import PositiveStream
 
@@ -57,14 +58,6 @@ class Sampler(ABC):
     draws_items = False
     shuffled_bias: float | None = None
     """See :attr:`Claims.shuffled_bias`."""
-
-    def __init_subclass__(cls) -> None:
-        """Give a class that overrides :meth:`assemble` alone the form of
-        :meth:`required_capacity` that calls it: an inherited one would be that of other batches.
-        """
-        super().__init_subclass__()
-        if "assemble" in vars(cls) and "required_capacity" not in vars(cls):
-            cls.required_capacity = Sampler.required_capacity  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -141,13 +134,10 @@ class Sampler(ABC):
             yield batch
 
     def required_capacity(self, draw: Draw) -> int:
-        """Return the ``capacity`` that the batch of a draw needs.
+        """Return the ``capacity`` that the batch of a draw needs: the number of its distinct items.
 
-        This form assembles the batch; built-in samplers count the items of the draw.
+        A sampler whose batches have other items overrides it.
         """
-        return int(self.assemble(draw).n_items)
-
-    def _count_items(self, draw: Draw) -> int:
         return len(self._merged(self._slot_items(draw))[0])
 
     @property
@@ -187,14 +177,10 @@ class Sampler(ABC):
     def claims(self) -> Claims:
         """Return what the sampler says of its batches; subclasses replace what differs."""
         config = self.config
-        letters = {
-            "b": config.batch_size,
-            "k": config.negatives,
-            "s": self.stratum_size,
-            "K": config.uniform_items,
-        }
+        sizes = Sizes(config.batch_size, config.negatives, self.stratum_size, config.uniform_items)
+        count = find_sampler(config.sampler).with_strata(config.strata).nominal
         return Claims(
-            nominal=nominal(find_sampler(config.sampler), config.strata, letters),
+            nominal=count and Nominal(*count(sizes)),
             drawn_items=self.noise.probability,
             shuffled_bias=self.shuffled_bias,
             bias=find_loss(config.loss).bias,

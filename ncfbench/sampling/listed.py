@@ -24,7 +24,6 @@ class ListedSampler(Sampler):
     positive link's.
     """
 
-    required_capacity = Sampler._count_items
     shuffled_bias = 0.0  # an epoch holds each link once, and negative links are drawn all the same
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:

@@ -22,8 +22,6 @@ class SharingSampler(Sampler):
     with four links counts four times.
     """
 
-    required_capacity = Sampler._count_items
-
     def _pair_importance(self, items: Int32) -> Float64:
         """Return the weight of one pair of a link and each of some items, the normaliser included.
 

@@ -18,11 +18,9 @@ from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, Sampler, base, batches, make_sampler, plan_capacity
 from ncfbench.sampling.batch import (
-    Batch,
     Listed,
     negative_ids,
 )
-from ncfbench.sampling.listed import NegativeSampler
 
 # --- every score belongs to the user and the item it is labelled with
 
@@ -158,19 +156,6 @@ def test_slots_are_planned_from_draws_alone(
     monkeypatch.setattr(type(made), "assemble", None)
     assert [made.required_capacity(draw) for draw in draws] == counts
     assert plan_capacity(tiny.graph, config) == capacity
-
-
-def test_a_plug_in_that_assembles_is_planned_by_its_batches(tiny: Dataset) -> None:
-    class OneMore(NegativeSampler):
-        def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-            batch = super().assemble(draw, capacity)
-            return batch._replace(n_items=batch.n_items + 1)
-
-    streams, config = Streams(1), configure("neg")
-    made = OneMore(tiny.graph, config, streams)
-    draw = made.draw(0, 1)[0]
-    usual = make_sampler(tiny.graph, config, streams).required_capacity(draw)
-    assert made.required_capacity(draw) == usual + 1
 
 
 def test_capacity_grows_and_nothing_is_dropped(tiny: Dataset) -> None:

@@ -96,7 +96,11 @@ class Options(TextOptions, TimedOptions):
         data sets have for it.
         """
         # These were options, and fingerprints cover them.
-        stored = super().stored() | {"min_user_links": 1, "min_item_links": 1}
+        stored = super().stored() | {
+            "min_user_links": 1,
+            "min_item_links": 1,
+            "feature_columns": None,
+        }
         split = "column" if self.split_column else STORED_SPLIT.get(self.hold_out)
         if split is not None:
             stored.pop("hold_out", None)
