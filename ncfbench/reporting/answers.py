@@ -64,21 +64,6 @@ class Caveat(NamedTuple):
     sentence: str
 
 
-class Step(NamedTuple):
-    """A stretch of training time in which one arm has the best recall.
-
-    Attributes:
-        since: seconds of training at which it took the lead.
-        recall_since: recall@50 then.
-        recall_until: its largest recall@50 before another arm took the lead, or at the end.
-    """
-
-    name: str
-    since: float
-    recall_since: float
-    recall_until: float
-
-
 @dataclass(frozen=True)
 class Answer:
     """The answer of some runs that differ only in :data:`TRIED`.
@@ -214,29 +199,6 @@ class Answer:
                 found.append((share, total))
         return found
 
-    def frontier(self) -> list[Step]:
-        """Return the arms that have the best recall@50 at some time, in the order of time, by the
-        links that judge.
-
-        An arm's recall at a time is the largest that it had up to then: means over its seeds at
-        common evaluations, whose time is iterations times the seconds of one (full account).
-        """
-        points = sorted(
-            (seconds, recall, arm.name)
-            for arm in self.arms
-            if not arm.has_diverged
-            for seconds, recall in arm.means(f"{self.judged_by}_{RECALL}")
-        )
-        steps: list[Step] = []
-        for seconds, recall, name in points:
-            if steps and recall <= steps[-1].recall_until:
-                continue
-            if steps and steps[-1].name == name:
-                steps[-1] = steps[-1]._replace(recall_until=recall)
-            else:
-                steps.append(Step(name, seconds, recall, recall))
-        return steps
-
 
 def find_answers(groups: Iterable[Sequence[Run]], *, allow_mixed: bool = False) -> list[Answer]:
     """Return an answer for each data set, encoder, loss and choice of settings outside
@@ -275,7 +237,7 @@ def _answer(runs: Sequence[Run], *, allow_mixed: bool) -> Answer:
         reasons += why
     known: dict[str, Any] = {}
     if baseline is None:
-        arms = [replace(arm, quality=quality_of(arm.runs)) for arm in arms]
+        arms = [replace(arm, reported=quality_of(arm.runs.values())) for arm in arms]
         arms.sort(key=_by_recall)
     else:
         arms, is_tie_known = _ranked([_beside(arm, baseline) for arm in arms])
@@ -337,7 +299,7 @@ def _beside(arm: ArmResult, baseline: ArmResult) -> ArmResult:
     """Return an arm with how soon it comes down to the targets; the best is found later."""
     paired = with_targets(arm.runs, baseline.runs)
     arm = replace(arm, runs={**arm.runs, **paired})
-    arm = replace(arm, quality=quality_of(arm.runs))
+    arm = replace(arm, reported=quality_of(arm.runs.values()))
     if arm.has_diverged:
         return replace(arm, status="diverged")
     if not paired or not arm.is_timed:

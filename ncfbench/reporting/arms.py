@@ -102,8 +102,8 @@ class ArmResult:
         sooner: how many times sooner than the baseline it reaches the target; None without a target
             or a common seed.
         iterations, seconds: means to the target over those seeds; None if some never reached it.
-        quality: at the reported epoch, which is that of the arm wherever one number stands for it,
-            at the end, and at the target.
+        reported: quality at the epoch that each seed reports, which is that of the arm wherever one
+            number stands for it; None where some seed was not evaluated.
     """
 
     name: str
@@ -114,7 +114,7 @@ class ArmResult:
     sooner: AtTarget | None = None
     iterations: float | None = None
     seconds: float | None = None
-    quality: Sequence[Quality] = ()
+    reported: Quality | None = None
 
     @property
     def has_diverged(self) -> bool:
@@ -157,11 +157,6 @@ class ArmResult:
     def profile_ratio(self) -> Estimate | None:
         """How many times shorter its iterations are by the profile that says how long they are."""
         return next(iter(self.runs.values())).profile_ratio
-
-    @property
-    def reported(self) -> Quality | None:
-        """Quality at the epoch that each seed reports; None where some seed was not evaluated."""
-        return next((each for each in self.quality if "reported" in each.moments), None)
 
     @property
     def epoch(self) -> float | None:

@@ -39,14 +39,12 @@ from ncfbench.reporting.table import Table, in_section
 from ncfbench.reporting.views.answer_rows import as_rows as answer_rows
 from ncfbench.reporting.views.answers import (
     answer_tables,
-    frontier_tables,
-    quality_tables,
     ranking_tables,
 )
 from ncfbench.reporting.views.board import as_row as board_row
 from ncfbench.reporting.views.board import board_tables
 from ncfbench.reporting.views.overall import as_rows as overall_rows
-from ncfbench.reporting.views.overall import objective_tables, overall_tables
+from ncfbench.reporting.views.overall import overall_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.reporting.views.results import (
@@ -153,9 +151,6 @@ class Results:
         found += in_section("main", [*papers, *missing])
         details = [
             *ranking_tables(self.answers),
-            *quality_tables(self.answers),
-            *frontier_tables([*self.overall, *self.answers]),
-            *objective_tables(self.overall),
             *parts_tables(self.comparisons),
             *profiled_tables(self.profiled),
         ]

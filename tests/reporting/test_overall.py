@@ -231,27 +231,6 @@ def test_other_machines_and_diverged_arms_stay_out(tmp_path: Path) -> None:
     assert mixed.best.config.encoder == "bow"
 
 
-def test_all_arms_stand_by_two_shares_of_the_best_recall(tmp_path: Path) -> None:
-    """First who is there, then by the time."""
-    write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.21])
-    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.21, 0.3])
-    for seed, off in ((0, -0.04), (1, 0.04)):
-        own = [0, 0.23 + off, 0.4 + off]
-        write_run(tmp_path, "ns", [9, 1, 1], 20, own, loss="mse", seed=seed)
-    write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax")
-    results = collect(tmp_path, tmp_path)
-    # No command asks for a baseline with another's objective.
-    assert not [row for row in results.speedup if row["settings"] and row.get("command")]
-    (table,) = views.objective_tables(results.overall)
-    assert [col.heading for col in table.header][1:3] == ["s to 0.200", "s to 0.360"]
-    assert [[cell.text for cell in row] for row in table.rows] == [
-        ["cnn mse ns", "2", "4", "0.400 (0.360 to 0.440)", "4"],
-        ["cnn sg ns", "1", "never", "0.300", "2"],
-        ["cnn softmax ns", "2", "never", "0.250", "2"],
-        ["cnn sg iid", "8", "never", "0.210", "8"],
-    ]
-
-
 def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answers of each loss are details; JSON has all of it, and the page folds them."""
     write_three(tmp_path)
