@@ -213,7 +213,7 @@ class Results:
         """The paper's claims that do not depend on its hardware, judged by these runs."""
         if any(runs[0].chosen_baseline for runs in self.groups):
             return []
-        return judge_claims(find_evidence(self.comparisons, self.beside, self.profiled))
+        return judge_claims(find_evidence(self.comparisons, self.profiled))
 
     @cached_property
     def beside_paper(self) -> list[Table]:
