@@ -9,7 +9,6 @@ from statistics import fmean
 from typing import Any
 
 from ncfbench.errors import UsageError, nearest
-from ncfbench.reporting.figures.board import draw_board
 from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
 from ncfbench.reporting.figures.curves import draw_answer, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name
@@ -33,8 +32,8 @@ def figures(results: Results) -> dict[str, Draw]:
 
     Training time is that of a profile where the runs' own is not to be trusted.
     """
-    groups, board = results.groups, results.board
-    found: dict[str, Draw] = {"board": partial(draw_board, board)} if board else {}
+    groups = results.groups
+    found: dict[str, Draw] = {}
     for answer in results.answers:
         found[free_name(answer.named("answer"), found)] = partial(draw_answer, answer)
     for runs, retimed in zip(groups, results.retimed, strict=True):
