@@ -244,7 +244,6 @@ def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[s
         "sensitivity": results.sensitivity(),
         **results.beside,
         "tables": json.render(chosen_tables(results, wanted)),
-        "sweeps": results.sweeps,
         "figures": drawn,
         "problems": results.problems,
     }

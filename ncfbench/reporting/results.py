@@ -22,7 +22,6 @@ from ncfbench.reporting.beside import (
     Rows,
     find_floors,
     find_manifests,
-    find_sweeps,
     find_tables,
     keep_rows,
     write_manifests,
@@ -66,7 +65,6 @@ class Results:
         manifests: of the data sets that are known, by fingerprint.
         floors: of the data sets that are here or whose floors are kept, by fingerprint.
         beside: tables that ``profile`` and ``audit`` left in the folder, by name.
-        sweeps: files of the folder's sweeps, by name.
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
@@ -80,7 +78,6 @@ class Results:
     manifests: Mapping[str, Manifest]
     floors: Mapping[str, Sequence[FloorResult]]
     beside: Mapping[str, Rows]
-    sweeps: Mapping[str, str]
     problems: Sequence[str]
     left_out: Sequence[str]
     allow_mixed: bool
@@ -318,15 +315,13 @@ def collect(
             f"No profile in {shown(profiles)} that fits. Measure one with: ncfbench profile"
             f" --runs-dir {shlex.quote(str(profiles))}"
         )
-    sweeps, broken = find_sweeps(folders.runs_dir)
     return Results(
         runs_dir=folders.runs_dir,
         comparisons=comparisons,
         manifests=manifests,
         floors=floors,
         beside=beside,
-        sweeps=sweeps,
-        problems=[*problems, *unknown, *damaged, *unreadable, *broken],
+        problems=[*problems, *unknown, *damaged, *unreadable],
         left_out=left_out(records, runs, locations),
         allow_mixed=allow_mixed,
         locations=locations,
