@@ -129,12 +129,6 @@ def report(
             help="Show the paper's claims, judged by these runs, and its figures beside ours.",
         ),
     ] = False,
-    allow_mixed: Annotated[
-        bool,
-        typer.Option(
-            "--allow-mixed", help="Divide times of different environments too, and mark the cells."
-        ),
-    ] = False,
     figures: Annotated[Path | None, OUTPUT(help="Also draw the figures into this folder.")] = None,
     figures_format: Annotated[
         str | None,
@@ -186,7 +180,6 @@ def report(
         "--figure": figure,
         "--full": full,
         "--paper": paper,
-        "--allow-mixed": allow_mixed,
         "--output": output,
         "--figures": figures,
         "--figures-format": figures_format,
@@ -212,7 +205,6 @@ def report(
     if output is not None and kind == "table" and not is_one_figure:
         raise UsageError("--format table is printed: send it to a file with > FILE.")
     chosen: dict[str, Any] = {"baseline": baseline, "profiles": profiles}
-    chosen["allow_mixed"] = allow_mixed
     if sweeps:
         chosen["chosen_by"] = cells_of(sweeps)
     results = _collect(where, wanted, only or [], **chosen)

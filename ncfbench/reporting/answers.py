@@ -200,24 +200,20 @@ class Answer:
         return found
 
 
-def find_answers(groups: Iterable[Sequence[Run]], *, allow_mixed: bool = False) -> list[Answer]:
+def find_answers(groups: Iterable[Sequence[Run]]) -> list[Answer]:
     """Return an answer for each data set, encoder, loss and choice of settings outside
     :data:`TRIED`.
-
-    Args:
-        allow_mixed: compare times of different environments too; else those of the newest run's
-            environment count.
     """
     answers: dict[tuple[Any, ...], list[Run]] = {}
     for runs in groups:
         answers.setdefault(compared_by(runs[0], TRIED), []).extend(runs)
-    return [_answer(runs, allow_mixed=allow_mixed) for runs in answers.values()]
+    return [_answer(runs) for runs in answers.values()]
 
 
-def _answer(runs: Sequence[Run], *, allow_mixed: bool) -> Answer:
+def _answer(runs: Sequence[Run]) -> Answer:
     first = runs[0]
     timed = [run.without_target() for run in runs if not run.is_unprofiled]
-    kept, reasons = _comparable(timed, allow_mixed=allow_mixed)
+    kept, reasons = _comparable(timed)
     if untimed := len(runs) - len(timed):
         text = f"{counted(untimed, 'run')} whose arms are not in the profile left out."
         reasons.append(Caveat("not_profiled", text))
@@ -249,18 +245,15 @@ def _answer(runs: Sequence[Run], *, allow_mixed: bool) -> Answer:
     return Answer(first.config, *data, settings, arms, reasons=reasons, **known)
 
 
-def _comparable(runs: Sequence[Run], *, allow_mixed: bool) -> tuple[Sequence[Run], list[Caveat]]:
+def _comparable(runs: Sequence[Run]) -> tuple[Sequence[Run], list[Caveat]]:
     """Return the runs whose times may be compared, and a caveat on those left out."""
     newest = max(runs, key=lambda run: str(run.environment.get("time"))).environment
-    if allow_mixed:
-        same = {"key": newest["key"]}
-        runs = [replace(run, environment={**run.environment, **same}) for run in runs]
     kept = [run for run in runs if run.environment["key"] == newest["key"]]
     if len(kept) == len(runs):
         return runs, []
     text = (
         f"{counted(len(runs) - len(kept), 'run')} of another machine or environment left out: the"
-        " newest run's counts (--allow-mixed compares all)."
+        " newest run's counts."
     )
     return kept, [Caveat("other_environment", text)]
 

@@ -68,8 +68,8 @@ class Results:
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
-        is_filtered: True if some runs were left out on purpose, or another baseline or ratios of
-            different environments were asked for: then nothing is written beside the runs.
+        is_filtered: True if some runs were left out on purpose, or another baseline was asked for:
+            then nothing is written beside the runs.
         is_of_sweep: True for the cells of a sweep alone.
     """
 
@@ -80,7 +80,6 @@ class Results:
     beside: Mapping[str, Rows]
     problems: Sequence[str]
     left_out: Sequence[str]
-    allow_mixed: bool
     locations: Mapping[str, str]
     is_filtered: bool = False
     is_of_sweep: bool = False
@@ -173,7 +172,7 @@ class Results:
     @cached_property
     def answers(self) -> list[Answer]:
         """The answer of each data set, encoder and loss."""
-        found = find_answers(self.retimed, allow_mixed=self.allow_mixed)
+        found = find_answers(self.retimed)
         return [
             replace(answer, floors=self.floors.get(answer.data_fingerprint, ())) for answer in found
         ]
@@ -188,12 +187,12 @@ class Results:
     @cached_property
     def overall(self) -> list[Overall]:
         """The answer of each data set whose runs differ in more than sampler."""
-        return find_overall(self.answers, allow_mixed=self.allow_mixed)
+        return find_overall(self.answers)
 
     @cached_property
     def board(self) -> Board | None:
         """The contestants of several data sets beside each other."""
-        found = find_overall(self.answers, allow_mixed=self.allow_mixed, has_all=True)
+        found = find_overall(self.answers, has_all=True)
         return find_board(found)
 
     @property
@@ -219,11 +218,7 @@ class Results:
 
     def sensitivity(self) -> Rows:
         """Return speedups at every target, with the times that the figures have."""
-        return [
-            row
-            for runs in self.retimed
-            for row in targets.sensitivity_rows(runs, allow_mixed=self.allow_mixed)
-        ]
+        return [row for runs in self.retimed for row in targets.sensitivity_rows(runs)]
 
     @property
     def is_read_only(self) -> bool:
@@ -263,7 +258,6 @@ def collect(
     runs_dir: Folder = None,
     data_dir: Folder = None,
     *,
-    allow_mixed: bool = False,
     only: Mapping[str, Iterable[Any]] | None = None,
     chosen_by: Callable[[RunConfig], bool] | None = None,
     baseline: str | None = None,
@@ -274,7 +268,6 @@ def collect(
 
     Args:
         data_dir: prepared data sets, whose manifests name their source.
-        allow_mixed: divide times of different environments too.
         only: values by setting of the runs to compare, such as ``{"sampler": ["iid", "ns"]}``.
         chosen_by: says of a run's settings whether to compare it, such as those of a sweep.
         baseline: the sampler that speedups are measured against; by default the loss's own, whose
@@ -306,9 +299,7 @@ def collect(
     )
     # What was left out on purpose is not missing.
     is_chosen = bool(wanted) or chosen_by is not None
-    comparisons = compare(
-        labelled, allow_mixed=allow_mixed, locations=locations, has_missing=not is_chosen
-    )
+    comparisons = compare(labelled, locations=locations, has_missing=not is_chosen)
     beside, unreadable = find_tables(folders.runs_dir, profiles or folders.runs_dir, wanted)
     if profiles is not None and not beside.keys() & schemas.PROFILE_TABLES.keys():
         raise UsageError(
@@ -323,8 +314,7 @@ def collect(
         beside=beside,
         problems=[*problems, *unknown, *damaged, *unreadable],
         left_out=left_out(records, runs, locations),
-        allow_mixed=allow_mixed,
         locations=locations,
-        is_filtered=is_chosen or allow_mixed or baseline is not None,
+        is_filtered=is_chosen or baseline is not None,
         is_of_sweep=chosen_by is not None,
     )

@@ -28,7 +28,7 @@ def figures(results: Results) -> dict[str, Draw]:
         found[free_name(answer.named("answer"), found)] = partial(draw_answer, answer)
     for runs, retimed in zip(groups, results.retimed, strict=True):
         timed = [run for run in retimed if not run.is_unprofiled]
-        draw = partial(draw_targets, timed, allow_mixed=results.allow_mixed)
+        draw = partial(draw_targets, timed)
         found[free_name(file_name("targets", runs[0]), found)] = draw
     return found
 

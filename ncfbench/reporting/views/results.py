@@ -194,7 +194,6 @@ def _speedup(measure: str, marked: Mark | None, row: Row, best: bool) -> Cell:
     text, lower, upper = f"{value:.2f}", row.get(f"{measure}_lower"), row.get(f"{measure}_upper")
     if lower is not None and upper is not None and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
-    text += " mixed" if marked and not row.get("same_environment", True) else ""
     signs = mark(row)
     return Cell(text + signs, "best" if best and BUSY.sign not in signs else "plain")
 
