@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -101,13 +100,8 @@ def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
         rows = tables.read_rows(tmp_path / f"{name}.parquet", schema)
         assert len(rows) == 2 * len(record.tables[name])
         assert {row["encoder"] for row in rows} == {"cnn", "mf"}
-    report = "report", "--runs-dir", tmp_path
-    texts = "Unit costs", "What an iteration does", "predicted and measured", "Accounts", "b(b-s)/s"
-    check(invoke(*report), 0, *texts)
     noisy = [{**row, "drift": 1.3} for row in record.costmodel]
-    write(tmp_path, record.tables | {"costmodel": noisy})
-    check(invoke(*report), 0, "NOISY MACHINE")
-    assert {"profile", "unitcost", "costmodel"} <= set(json.loads(invoke(*report, "--json").stdout))
+    assert "NOISY MACHINE" in str(profile_tables(record.tables | {"costmodel": noisy}))
 
 
 def test_damaged_tables_stop_a_write(record: Any, tmp_path: Path) -> None:
