@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean as mean
@@ -167,15 +167,6 @@ class ArmResult:
     def shown(self) -> Mapping[int, Run]:
         """The runs that :meth:`rows` are of, by seed."""
         return self.runs
-
-    @cached_property
-    def peak(self) -> Peak | None:
-        """The largest recall@50 of test links; None without any."""
-        rows = self.rows(TEST_RECALL)
-        if not rows:
-            return None
-        seconds, top = max(rows, key=lambda at: mean(row[TEST_RECALL] for row in at[1]))
-        return replace(Peak.of(self.shown.values(), top), seconds=seconds)
 
     @cached_property
     def chosen(self) -> Peak | None:

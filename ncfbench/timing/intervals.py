@@ -16,7 +16,6 @@ function                        method                            applies to
 :func:`ratio_of_medians`        bootstrap of rounds               seconds of two programs that took
                                                                   turns
 :func:`percentiles`             bootstrap                         values of resamples: unit costs
-:func:`ratio_of_variances`      normal, of logarithms             variances of two estimates
 :func:`jackknife_error`,        jackknife, t, Bonferroni          biases of mean gradients
 :func:`family_quantile`
 ==============================  ================================  =================================
@@ -299,15 +298,6 @@ def percentiles(resamples: Floats) -> tuple[float, float]:
     """Return the interval that a statistic's values on bootstrap resamples give."""
     lower, upper = np.quantile(resamples, [0.025, 0.975])
     return float(lower), float(upper)
-
-
-def ratio_of_variances(ratio: float, batches: int) -> Estimate:
-    """Return a ratio of two estimates' variances, each over some batches, with its interval.
-
-    A variance over n batches is known to sqrt(2 / n) of itself if the gradient had one dimension.
-    """
-    half = NORMAL_QUANTILE * math.sqrt(2 * 2 / batches)
-    return Estimate(ratio, ratio * math.exp(-half), ratio * math.exp(half), 1)
 
 
 def jackknife_error(without: NDArray[np.float64]) -> float:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from invoked import check, invoke
-from ncfbench.reporting.figures.costs import draw_epoch_times
 from shortened import shorten
 from trial import Trial
 
@@ -132,9 +131,6 @@ def test_profiles_name_the_settings_that_differ(record: Any) -> None:
     titles = [table.title for table in profile_tables(both) if table.title.startswith("Unit costs")]
     assert titles[0].endswith("b=32, dimension=8")
     assert titles[1].endswith("b=32, convolution=plain")
-    drawn = draw_epoch_times(both["costmodel"], "").figure
-    labels = [text.get_text() for text in drawn.axes[0].get_xticklabels()]
-    assert labels == ["MF\nconvolution=plain", "MF\ndimension=8"]
 
 
 @pytest.mark.long
