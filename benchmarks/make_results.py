@@ -44,7 +44,6 @@ from ncfbench.storage import tables
 
 PLAN = FOLDER / "results.toml"
 STEPS = "steps.json"
-PROFILE_FIGURES = "crossover", "epoch-time"
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,8 @@ class Evidence:
         prepare: arguments of ``ncfbench prepare``, a line for each data set.
         commands: of ncfbench, in order.
         png: figures that are kept as PNG too; the beginning of a name stands for all.
-        profiles_of: a folder whose runs stand beside this one's profiles in figures. This one has
-            no runs of its own.
+        profiles_of: a folder whose runs stand beside this one's profiles. This one has no runs of
+            its own.
     """
 
     name: str
@@ -187,9 +186,6 @@ class Maker:
         figures = [f"--figures={kept / 'figures'}", "--figures-format=svg"]
         exported, export = f"export to {kept}", f"--export={kept}"
         if evidence.profiles_of:
-            runs.append(f"--profiles={own}")
-            drawn = [f"--figure={name}" for name in PROFILE_FIGURES]
-            self._call([*runs, *figures, *drawn], f"figures of {kept}", shows=False)
             self._call(["report", f"--runs-dir={own}", export], exported)
         else:
             self._call([*runs, *figures, export, "--full", "--paper"], exported)

@@ -154,7 +154,7 @@ def deliver(
 
 
 def report_tables(results: Results, *, full: bool = True, paper: bool = True) -> list[Table]:
-    """Return the answers, the tables of the runs, and those that ``profile`` and ``audit`` left.
+    """Return the answers and the tables of the runs.
 
     Args:
         full: with the details.
@@ -162,20 +162,8 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
     """
     from ncfbench.reporting.selection import unique
 
-    hidden = {"detail": not full, "costs": not full, "paper": not paper}
-    return unique(table for table in _all_tables(results) if not hidden.get(table.section))
-
-
-def _all_tables(results: Results) -> list[Table]:
-    """Return all tables with their sections; costs of several profiles, beside runs, have one."""
-    from ncfbench.auditing.tables import audit_tables
-    from ncfbench.profiling.tables import profile_tables, split_profiles
-    from ncfbench.reporting.table import in_section
-
-    several = len(split_profiles(results.beside.get("costmodel", ()))) > 1
-    section = "costs" if several and results.comparisons else ""
-    profiled = in_section(section, profile_tables(results.beside))
-    return [*results.tables, *profiled, *audit_tables(results.beside)]
+    hidden = {"detail": not full, "paper": not paper}
+    return unique(table for table in results.tables if not hidden.get(table.section))
 
 
 def chosen_tables(results: Results, wanted: Wanted) -> list[Table]:
@@ -200,12 +188,11 @@ def _print_tables(results: Results, wanted: Wanted) -> None:
         return
     if wanted.paper and not results.beside_paper:
         print_sentences(NOT_PRINTED, "")
-    counts = Counter(table.section for table in _all_tables(results))
+    counts = Counter(table.section for table in results.tables)
     hidden = [
         f"{counts[section]} with {what} ({flag})"
         for section, what, flag, is_shown in (
             ("detail", "details", "--full", wanted.full),
-            ("costs", "costs of an iteration", "--full", wanted.full),
             ("paper", "the paper's claims and figures", "--paper", wanted.paper),
         )
         if counts[section] and not is_shown
@@ -242,9 +229,7 @@ def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[s
         "recall": results.recall,
         "claims": [asdict(one) for one in results.claims],
         "sensitivity": results.sensitivity(),
-        **results.beside,
         "tables": json.render(chosen_tables(results, wanted)),
-        "sweeps": results.sweeps,
         "figures": drawn,
         "problems": results.problems,
     }

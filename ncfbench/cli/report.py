@@ -119,7 +119,7 @@ def report(
         bool,
         SELECTION(
             "--full",
-            help="Show the details too: all arms, recall at each moment, the ratios' parts.",
+            help="Show the details too: all arms, the ratios' parts.",
         ),
     ] = False,
     paper: Annotated[
@@ -127,12 +127,6 @@ def report(
         SELECTION(
             "--paper",
             help="Show the paper's claims, judged by these runs, and its figures beside ours.",
-        ),
-    ] = False,
-    allow_mixed: Annotated[
-        bool,
-        typer.Option(
-            "--allow-mixed", help="Divide times of different environments too, and mark the cells."
         ),
     ] = False,
     figures: Annotated[Path | None, OUTPUT(help="Also draw the figures into this folder.")] = None,
@@ -161,10 +155,9 @@ def report(
     set, encoder and loss follows with --full; where there is one only, it comes first. All its arms
     have one target, the smallest loss of the baseline at its best. The baseline is IID for
     pointwise losses and Negative Sampling for pairwise ones, or that of --baseline. Then come the
-    paper's speedup and recall tables, and the commands that fill missing cells. Tables that
-    `profile` and `audit` left in the same folder come after them. Runs of several data sets also
-    have a board: how often each way to train is the soonest. It comes first where the name of a
-    sweep is given.
+    paper's speedup and recall tables, and the commands that fill missing cells. Runs of several
+    data sets also have a board: the seconds of each way to train to 0.97 of the best quality. It
+    comes first where the name of a sweep is given.
     Speedups and recalls are also written beside the runs as Parquet, over the usual baseline.
 
     Example: ncfbench report --full --paper
@@ -186,7 +179,6 @@ def report(
         "--figure": figure,
         "--full": full,
         "--paper": paper,
-        "--allow-mixed": allow_mixed,
         "--output": output,
         "--figures": figures,
         "--figures-format": figures_format,
@@ -212,7 +204,6 @@ def report(
     if output is not None and kind == "table" and not is_one_figure:
         raise UsageError("--format table is printed: send it to a file with > FILE.")
     chosen: dict[str, Any] = {"baseline": baseline, "profiles": profiles}
-    chosen["allow_mixed"] = allow_mixed
     if sweeps:
         chosen["chosen_by"] = cells_of(sweeps)
     results = _collect(where, wanted, only or [], **chosen)

@@ -33,20 +33,8 @@ CLAIMS: Mapping[str, Claim] = {
     "fewer-iterations": Claim(
         "Sharing negatives needs fewer iterations", measures.fewer_iterations
     ),
-    "lower-variance": Claim(
-        "Sharing negatives lowers the gradient's variance", measures.lower_variance
-    ),
-    "shorter-iterations": Claim(
-        "Where items dominate, strata shorten an iteration as they cut the items",
-        measures.shorter_iterations,
-    ),
     "soonest": Claim("Strata with sharing are soonest of the five", measures.soonest),
     "kept-recall": Claim("Strata with sharing keep the recall", measures.kept_recall),
-    "more-negatives": Claim("More negatives raise the recall", measures.more_negatives),
-    "larger-strata": Claim("Larger strata cost loss and save items", measures.larger_strata),
-    "slower-regularised": Claim(
-        "Functional regularisation slows training", measures.slower_regularised
-    ),
 }
 """Claims by name."""
 COLUMNS = ("dataset", "data_fingerprint", "encoder", "loss", "settings")

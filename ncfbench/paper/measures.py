@@ -5,35 +5,24 @@ Each returns None where no result bears on its claim.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ncfbench.catalog import SAMPLERS, find_loss, find_sampler
-from ncfbench.timing import intervals, speedups
-from ncfbench.timing.intervals import CONFIDENCE, Estimate
+from ncfbench.timing import intervals
+from ncfbench.timing.intervals import Estimate
 
 Row = Mapping[str, Any]
 
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
-RATIO_TOLERANCE = 0.25
-"""Share by which a ratio of iteration times may fall short of that of items: a choice."""
 RECALL_TOLERANCE = 0.02
 """Share of the baseline's recall that may be lost. The paper's best sampler has 3 % more of it."""
-STRATA, SHARING, BOTH = "strat", "ns", "strat-ns"
-SHARED = {"neg": SHARING, STRATA: BOTH}
-"""Samplers that share the items of a batch, by those with the same links that do not."""
+SHARING, BOTH = "ns", "strat-ns"
 DISTURBED = "the machine was busy during these runs; a profile beside them tells"
 """Words where no time of the runs can be trusted."""
-LEAST_TREND = 4
-"""A trend over three sizes has one order of six by chance, too many for 95 %."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +34,11 @@ class Evidence:
             (:mod:`ncfbench.reporting.evidence`).
         claims: names of the claims that they bear on; all by default.
         by_profile: whether a profile gives the times, a row's ``length`` among them.
-        comparisons: the arms of all comparisons.
-        audits: rows of the audits beside the runs.
     """
 
     arms: Sequence[Row]
     claims: Sequence[str] = ()
     by_profile: bool = False
-    comparisons: Sequence[Sequence[Row]] = ()
-    audits: Sequence[Row] = ()
 
     @property
     def baseline(self) -> str:
@@ -93,29 +78,6 @@ def fewer_iterations(evidence: Evidence) -> Measured | None:
     words = f"some seed never reaches {baseline}'s loss: at most {bound:.2f}"
     is_certain = bound < 1 and row["seeds"] > 1
     return Measured(words, verdict=NOT_REPRODUCED if is_certain else UNDECIDED)
-
-
-def shorter_iterations(evidence: Evidence) -> Measured | None:
-    """Iterations of Stratified Sampling are shorter by about as much as items are fewer.
-
-    Where items are cheap the ratio of items cannot be reached: that is no contradiction.
-    """
-    row, base = evidence.arm(STRATA), evidence.arm(evidence.baseline)
-    ratio = estimate_of(row, "per_iteration_speedup")
-    if ratio is None or not row.get("item_slots") or not base.get("item_slots"):
-        return None
-    if row["is_busy"] or base["is_busy"]:
-        return Measured(DISTURBED)
-    items = base["item_slots"] / row["item_slots"]
-    words = f"{ratio.value:.1f} times shorter with {items:.1f} times fewer items"
-    if evidence.by_profile:
-        share = base["predicted_items_seconds"] / base["predicted_full_iteration_seconds"]
-        title = find_sampler(evidence.baseline).title
-        words += f", by a profile: items take {100 * share:.0f} % of {title}'s iteration"
-    least = max((1 - RATIO_TOLERANCE) * items, 1.0)
-    if ratio.upper is not None and 1 <= ratio.upper < least:
-        words += ": what all samplers share weighs too much here"
-    return Measured(words, ratio, least)
 
 
 def soonest(evidence: Evidence) -> Measured | None:
@@ -193,142 +155,6 @@ def kept_recall(evidence: Evidence) -> Measured | None:
         words += " (over the users of one seed)"
     figure = Estimate(apart.value / scale, low, high, len(recalls))
     return _above(figure, words, -RECALL_TOLERANCE)
-
-
-def lower_variance(evidence: Evidence) -> Measured | None:
-    """Sharing is set beside the same links without it, by the audits' variance of a batch."""
-    where = evidence.arms[0]
-    if where["coupling"] != "direct":  # audits are of items that g alone embeds
-        return None
-    shared_columns = ("data_fingerprint", "encoder", "loss")
-    audited: dict[tuple[Any, ...], dict[str, float]] = {}
-    for row in evidence.audits:
-        is_own = all(row[column] == where[column] for column in shared_columns)
-        if is_own and row["batch_variance"] and row["mask"] and row["strata"] != "user":
-            columns = ("seed", "batch_size", "noise", "batches")
-            variances = audited.setdefault(tuple(row[column] for column in columns), {})
-            variances[row["sampler"]] = row["batch_variance"]
-    ratios = [
-        (variances[alone] / variances[shared], batches, alone)
-        for (*_, batches), variances in audited.items()
-        for alone, shared in SHARED.items()
-        if alone in variances and shared in variances
-    ]
-    if not ratios:
-        return None
-    ratio, batches, _ = min(ratios)
-    words = []
-    for alone, shared in SHARED.items():
-        if shares := sorted(1 / value for value, _, name in ratios if name == alone):
-            ends = " to ".join(dict.fromkeys(f"{shares[end]:.2f}" for end in (0, -1)))
-            titles = find_sampler(shared).title, find_sampler(alone).title
-            words.append(f"{titles[0]} has {ends} times the variance of {titles[1]}")
-    return _above(intervals.ratio_of_variances(ratio, batches), "; ".join(words))
-
-
-def slower_regularised(evidence: Evidence) -> Measured | None:
-    """The largest weight of functional regularisation beside items embedded by g alone."""
-    own = evidence.arm(BOTH)
-    if not own or own["coupling"] != "direct":
-        return None
-    rivals = [
-        rival
-        for arms in evidence.comparisons
-        if (rival := _main(arms, BOTH))
-        if rival["coupling"] == "regularised"
-        if rival["data_fingerprint"] == own["data_fingerprint"]
-        if rival["other_settings"] == own["other_settings"]
-    ]
-    strongest = max(rivals, key=lambda row: row["coupling_weight"], default=None)
-    if strongest is None:
-        return None
-    curves, theirs = own["curves"], strongest["curves"]
-    pairs = [(curves[seed], theirs[seed]) for seed in sorted(curves.keys() & theirs.keys())]
-    if not pairs:
-        return None
-    # The regularised runs are the baseline here, so that above 1 they are the slower ones.
-    speedup = speedups.speedup_at([min(curve.losses) for curve, _ in pairs], pairs)
-    weight = f"a weight of {strongest['coupling_weight']:g}"
-    if speedup.iterations is not None:
-        words = f"{speedup.iterations.value:.2f} times as many iterations with {weight}"
-        return _above(speedup.iterations, words)
-    least = speedup.iterations_at_least
-    if least is None:
-        return Measured(f"with {weight} some seeds reach the loss, and some do not")
-    words = f"with {weight} the loss is not reached in {least:.2f} times as many iterations"
-    is_certain = least >= 1 and len(pairs) > 1
-    return Measured(words, verdict=REPRODUCED if is_certain else UNDECIDED)
-
-
-def more_negatives(evidence: Evidence) -> Measured | None:
-    """Recall rises with k, by the chance of such an order. The baseline decides; where it has too
-    few sizes, the first other sampler that has enough.
-    """
-    for sampler in dict.fromkeys((evidence.baseline, *SAMPLERS)):
-        arms = _sizes(evidence.arms, sampler, "negatives")
-        values = {k: fmean(recalls) for k, arm in arms.items() if (recalls := _recalls(arm))}
-        if len(values) >= LEAST_TREND:
-            listed = ", ".join(f"{value:.3f} (k={k})" for k, value in values.items())
-            title = find_sampler(sampler).title
-            return _trend(list(values.values()), f"recall@50 of {title}: {listed}")
-    return None
-
-
-def larger_strata(evidence: Evidence) -> Measured | None:
-    """The smallest loss rises with s while a batch holds ever fewer items."""
-    arms = _sizes(evidence.arms, BOTH, "stratum_size")
-    if len(arms) < LEAST_TREND:
-        return None
-    lowest = [
-        fmean([min(curve.losses) for curve in arm["curves"].values()]) for arm in arms.values()
-    ]
-    slots = [fmean(list(arm["slots"].values())) for arm in arms.values()]
-    words = ", ".join(
-        f"{loss:.3f} with {items:.0f} items (s={s})"
-        for s, loss, items in zip(arms, lowest, slots, strict=True)
-    )
-    if any(later >= earlier for earlier, later in itertools.pairwise(slots)):
-        words = f"larger strata do not hold fewer items: {words}"
-        return Measured(words, verdict=NOT_REPRODUCED)
-    return _trend(lowest, f"smallest loss {words}")
-
-
-def _sizes(arms: Sequence[Row], sampler: str, setting: str) -> dict[int, Row]:
-    """Return a sampler's arms that differ in one setting alone, by its value, ascending."""
-    groups: dict[Any, dict[int, Row]] = {}
-    for row in arms:
-        if row["sampler"] == sampler:
-            others = replace(row["arm"], **{setting: None})
-            groups.setdefault(others, {})[getattr(row["arm"], setting)] = row
-    largest = max(groups.values(), key=len, default={})
-    return dict(sorted(largest.items()))
-
-
-def _trend(values: Sequence[float], words: str) -> Measured:
-    """Return whether values rise, by a permutation test of their order."""
-    orders, pairs = falls_by_chance(values), list(itertools.combinations(values, 2))
-    falling = sum(earlier > later for earlier, later in pairs)
-    rising = sum(earlier < later for earlier, later in pairs)
-    rises, falls = (float(orders[: opposite + 1].sum()) for opposite in (falling, rising))
-    chance = 1 - CONFIDENCE
-    verdict = REPRODUCED if rises <= chance else NOT_REPRODUCED if falls <= chance else UNDECIDED
-    return Measured(f"{words}; p = {rises:.3f} by chance", verdict=verdict)
-
-
-def falls_by_chance(values: Sequence[float]) -> NDArray[np.floating]:
-    """Return the share of all orders of some values that have 0, 1, 2 and so on falling pairs.
-
-    Exact, also where values are equal: the coefficients of the q-multinomial. That of rising pairs
-    is the same. It is the distribution of Kendall's test.
-    """
-    ways: NDArray[np.floating] = np.ones(1)
-    placed = 0
-    for count in Counter(values).values():
-        for size in range(1, count + 1):
-            ways = np.polydiv(np.convolve(ways, np.ones(placed + size)), np.ones(size))[0]
-        placed += count
-    shares: NDArray[np.floating] = ways / ways.sum()
-    return shares
 
 
 def _above(figure: Estimate, words: str, least: float = 1.0) -> Measured:

@@ -64,21 +64,6 @@ class Caveat(NamedTuple):
     sentence: str
 
 
-class Step(NamedTuple):
-    """A stretch of training time in which one arm has the best recall.
-
-    Attributes:
-        since: seconds of training at which it took the lead.
-        recall_since: recall@50 then.
-        recall_until: its largest recall@50 before another arm took the lead, or at the end.
-    """
-
-    name: str
-    since: float
-    recall_since: float
-    recall_until: float
-
-
 @dataclass(frozen=True)
 class Answer:
     """The answer of some runs that differ only in :data:`TRIED`.
@@ -214,48 +199,21 @@ class Answer:
                 found.append((share, total))
         return found
 
-    def frontier(self) -> list[Step]:
-        """Return the arms that have the best recall@50 at some time, in the order of time, by the
-        links that judge.
 
-        An arm's recall at a time is the largest that it had up to then: means over its seeds at
-        common evaluations, whose time is iterations times the seconds of one (full account).
-        """
-        points = sorted(
-            (seconds, recall, arm.name)
-            for arm in self.arms
-            if not arm.has_diverged
-            for seconds, recall in arm.means(f"{self.judged_by}_{RECALL}")
-        )
-        steps: list[Step] = []
-        for seconds, recall, name in points:
-            if steps and recall <= steps[-1].recall_until:
-                continue
-            if steps and steps[-1].name == name:
-                steps[-1] = steps[-1]._replace(recall_until=recall)
-            else:
-                steps.append(Step(name, seconds, recall, recall))
-        return steps
-
-
-def find_answers(groups: Iterable[Sequence[Run]], *, allow_mixed: bool = False) -> list[Answer]:
+def find_answers(groups: Iterable[Sequence[Run]]) -> list[Answer]:
     """Return an answer for each data set, encoder, loss and choice of settings outside
     :data:`TRIED`.
-
-    Args:
-        allow_mixed: compare times of different environments too; else those of the newest run's
-            environment count.
     """
     answers: dict[tuple[Any, ...], list[Run]] = {}
     for runs in groups:
         answers.setdefault(compared_by(runs[0], TRIED), []).extend(runs)
-    return [_answer(runs, allow_mixed=allow_mixed) for runs in answers.values()]
+    return [_answer(runs) for runs in answers.values()]
 
 
-def _answer(runs: Sequence[Run], *, allow_mixed: bool) -> Answer:
+def _answer(runs: Sequence[Run]) -> Answer:
     first = runs[0]
     timed = [run.without_target() for run in runs if not run.is_unprofiled]
-    kept, reasons = _comparable(timed, allow_mixed=allow_mixed)
+    kept, reasons = _comparable(timed)
     if untimed := len(runs) - len(timed):
         text = f"{counted(untimed, 'run')} whose arms are not in the profile left out."
         reasons.append(Caveat("not_profiled", text))
@@ -275,7 +233,7 @@ def _answer(runs: Sequence[Run], *, allow_mixed: bool) -> Answer:
         reasons += why
     known: dict[str, Any] = {}
     if baseline is None:
-        arms = [replace(arm, quality=quality_of(arm.runs)) for arm in arms]
+        arms = [replace(arm, reported=quality_of(arm.runs.values())) for arm in arms]
         arms.sort(key=_by_recall)
     else:
         arms, is_tie_known = _ranked([_beside(arm, baseline) for arm in arms])
@@ -287,18 +245,15 @@ def _answer(runs: Sequence[Run], *, allow_mixed: bool) -> Answer:
     return Answer(first.config, *data, settings, arms, reasons=reasons, **known)
 
 
-def _comparable(runs: Sequence[Run], *, allow_mixed: bool) -> tuple[Sequence[Run], list[Caveat]]:
+def _comparable(runs: Sequence[Run]) -> tuple[Sequence[Run], list[Caveat]]:
     """Return the runs whose times may be compared, and a caveat on those left out."""
     newest = max(runs, key=lambda run: str(run.environment.get("time"))).environment
-    if allow_mixed:
-        same = {"key": newest["key"]}
-        runs = [replace(run, environment={**run.environment, **same}) for run in runs]
     kept = [run for run in runs if run.environment["key"] == newest["key"]]
     if len(kept) == len(runs):
         return runs, []
     text = (
         f"{counted(len(runs) - len(kept), 'run')} of another machine or environment left out: the"
-        " newest run's counts (--allow-mixed compares all)."
+        " newest run's counts."
     )
     return kept, [Caveat("other_environment", text)]
 
@@ -337,7 +292,7 @@ def _beside(arm: ArmResult, baseline: ArmResult) -> ArmResult:
     """Return an arm with how soon it comes down to the targets; the best is found later."""
     paired = with_targets(arm.runs, baseline.runs)
     arm = replace(arm, runs={**arm.runs, **paired})
-    arm = replace(arm, quality=quality_of(arm.runs))
+    arm = replace(arm, reported=quality_of(arm.runs.values()))
     if arm.has_diverged:
         return replace(arm, status="diverged")
     if not paired or not arm.is_timed:

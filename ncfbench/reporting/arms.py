@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean as mean
@@ -102,8 +102,8 @@ class ArmResult:
         sooner: how many times sooner than the baseline it reaches the target; None without a target
             or a common seed.
         iterations, seconds: means to the target over those seeds; None if some never reached it.
-        quality: at the reported epoch, which is that of the arm wherever one number stands for it,
-            at the end, and at the target.
+        reported: quality at the epoch that each seed reports, which is that of the arm wherever one
+            number stands for it; None where some seed was not evaluated.
     """
 
     name: str
@@ -114,7 +114,7 @@ class ArmResult:
     sooner: AtTarget | None = None
     iterations: float | None = None
     seconds: float | None = None
-    quality: Sequence[Quality] = ()
+    reported: Quality | None = None
 
     @property
     def has_diverged(self) -> bool:
@@ -159,11 +159,6 @@ class ArmResult:
         return next(iter(self.runs.values())).profile_ratio
 
     @property
-    def reported(self) -> Quality | None:
-        """Quality at the epoch that each seed reports; None where some seed was not evaluated."""
-        return next((each for each in self.quality if "reported" in each.moments), None)
-
-    @property
     def epoch(self) -> float | None:
         """The epoch that is reported, the mean over seeds."""
         return None if self.reported is None else self.reported.epoch
@@ -172,15 +167,6 @@ class ArmResult:
     def shown(self) -> Mapping[int, Run]:
         """The runs that :meth:`rows` are of, by seed."""
         return self.runs
-
-    @cached_property
-    def peak(self) -> Peak | None:
-        """The largest recall@50 of test links; None without any."""
-        rows = self.rows(TEST_RECALL)
-        if not rows:
-            return None
-        seconds, top = max(rows, key=lambda at: mean(row[TEST_RECALL] for row in at[1]))
-        return replace(Peak.of(self.shown.values(), top), seconds=seconds)
 
     @cached_property
     def chosen(self) -> Peak | None:

@@ -1,4 +1,4 @@
-"""Files beside the runs of a folder: manifests, floors, tables of audits and profiles, and sweeps.
+"""Files beside the runs of a folder: manifests, floors, and tables of audits and profiles.
 
 A report keeps the manifests and the floors of the runs' data sets beside its tables, so that a
 folder of results says what text it is about, and what is reached without training, where the data
@@ -7,7 +7,6 @@ are not.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -132,20 +131,6 @@ def find_tables(audits: Path, profiles: Path, wanted: Wanted) -> tuple[dict[str,
             if kept := [row for row in rows if keeps_row(row, wanted)]:
                 beside[name] = kept
     return beside, problems
-
-
-def find_sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:
-    """Return the texts of the folder's sweep files by name, and messages about unreadable ones."""
-    texts, problems = {}, []
-    for path in sorted((runs_dir / SWEEPS).glob("*.toml")):
-        try:
-            text = path.read_text(encoding="utf-8")
-            tomllib.loads(text)
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            problems.append(f"Skipped {path.name}: {error}")
-            continue
-        texts[path.stem] = text
-    return texts, problems
 
 
 def _values(rows: Rows, names: Sequence[str]) -> list[list[Any]]:

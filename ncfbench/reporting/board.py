@@ -2,9 +2,8 @@
 
 A *contestant* is a combination of settings, such as ``softmax strat-ns``; the learning rate, and
 settings that all arms of a data set share, are no part of it. Of arms that differ in these alone
-the best one counts. Floors are contestants too. On each data set the targets are shares of the best
-quality that a contestant reached there. A performance profile says on how many data sets a
-contestant takes at most a number of times as long as the soonest one (Dolan and Moré, 2002).
+the best one counts. Floors are contestants too. On each data set the target is a share of the best
+quality that a contestant reached there.
 """
 
 from __future__ import annotations
@@ -19,16 +18,14 @@ from ncfbench.reporting.labels import choices_label, choices_of, data_headings
 from ncfbench.reporting.overall import Overall
 from ncfbench.reporting.ranked import RankedArm, Ratio, times_to_level
 
-SHARES = (0.9, 0.97)
-"""The targets, as shares of the best quality of all."""
-FACTORS = (1.3, 2.0, 4.0)
-"""Limits of a profile: how many times as long as the soonest contestant."""
+TARGET = 0.97
+"""The target, as a share of the best quality of all."""
 LEAST_SECONDS = 1e-3
 """Shorter times count as this in factors: popularity is known at once."""
 
 
 class TargetTime(NamedTuple):
-    """How a contestant stands on a data set, at one target.
+    """How a contestant stands on a data set.
 
     Attributes:
         seconds: of features and training to the target; infinity where it never came there.
@@ -49,7 +46,7 @@ class Board:
 
     Attributes:
         names: of the data sets.
-        standings: by target and contestant; the best contestant first.
+        standings: by contestant, the best first.
         left_out: contestants without an arm on some data set.
         differences: settings that all arms of a data set share, and that data sets differ in: the
             value of each data set.
@@ -61,7 +58,7 @@ class Board:
     """
 
     names: Sequence[str]
-    standings: Mapping[float, Mapping[str, Times]]
+    standings: Mapping[str, Times]
     left_out: Sequence[str]
     differences: Mapping[str, Sequence[str]]
     seeds: int
@@ -106,10 +103,7 @@ def find_board(answers: Sequence[Overall]) -> Board | None:
     data = [(answer.config.dataset, answer.data_fingerprint) for answer in answers]
     return Board(
         list(data_headings(data).values()),
-        {
-            share: ordered({name: [own[share].get(name) for own in found] for name in contestants})
-            for share in SHARES
-        },
+        ordered({name: [own.get(name) for own in found] for name in contestants}),
         sorted(set().union(*arms).difference(shared)),
         {
             name: [str(first.get(name, "-")) for first in firsts]
@@ -134,22 +128,6 @@ def ordered(standings: Mapping[str, Times]) -> dict[str, Times]:
         return -len(logs), math.fsum(logs) / max(len(logs), 1)
 
     return {name: standings[name] for name in sorted(standings, key=key)}
-
-
-def profile(
-    standings: Mapping[str, Times], limits: Sequence[float] = FACTORS
-) -> dict[str, list[int]]:
-    """Return on how many data sets each contestant is the soonest or tied, takes at most each of
-    some factors times as long as the soonest one, and comes to the target at all.
-    """
-    first = soonest(standings)
-    found = {}
-    for name, own in standings.items():
-        reached = factors(own, first)
-        tied = sum(each is not None and each.is_tied for each in own)
-        within = [sum(factor <= limit for factor in reached) for limit in limits]
-        found[name] = [tied, *within, len(reached)]
-    return found
 
 
 def soonest(standings: Mapping[str, Times]) -> list[float]:
@@ -190,18 +168,15 @@ def _place(arm: RankedArm) -> tuple[int, float, float, list[str]]:
 
 def _standings(
     contestants: Mapping[str, RankedArm | FloorResult], answer: Overall
-) -> dict[float, dict[str, TargetTime]]:
-    """Return how contestants stand on a data set, at each target."""
-    best, found = max(_quality(each, answer) for each in contestants.values()), {}
-    for share in SHARES:
-        level = share * best
-        seconds = {name: _seconds_to(each, answer, level) for name, each in contestants.items()}
-        first = contestants[min(seconds, key=lambda name: seconds[name])]
-        found[share] = {
-            name: TargetTime(at, at < math.inf and _is_tied(first, contestants[name], level))
-            for name, at in seconds.items()
-        }
-    return found
+) -> dict[str, TargetTime]:
+    """Return how contestants stand on a data set."""
+    level = TARGET * max(_quality(each, answer) for each in contestants.values())
+    seconds = {name: _seconds_to(each, answer, level) for name, each in contestants.items()}
+    first = contestants[min(seconds, key=lambda name: seconds[name])]
+    return {
+        name: TargetTime(at, at < math.inf and _is_tied(first, contestants[name], level))
+        for name, at in seconds.items()
+    }
 
 
 def _seconds_to(one: RankedArm | FloorResult, answer: Overall, level: float) -> float:

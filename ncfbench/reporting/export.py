@@ -25,10 +25,9 @@ def export(results: Results, folder: Path) -> int:
         copy_records(record, folder / record.name)
     with tables.storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for name in results.sweeps:
-            path = Path(SWEEPS) / f"{name}.toml"
+        for path in sorted((results.runs_dir / SWEEPS).glob("*.toml")):
             (folder / SWEEPS).mkdir(exist_ok=True)
-            shutil.copyfile(results.runs_dir / path, folder / path)
+            shutil.copyfile(path, folder / SWEEPS / path.name)
     for name, rows in results.beside.items():
         schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
         tables.write_rows(folder / f"{name}.parquet", rows, schema)

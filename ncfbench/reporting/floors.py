@@ -130,7 +130,7 @@ class FloorResult:
     @property
     def reported(self) -> Quality:
         """Its recall as that of an arm."""
-        return Quality(("reported",), 0.0, {RECALL: self.recall, f"{RECALL}_error": self.error})
+        return Quality(0.0, {RECALL: self.recall, f"{RECALL}_error": self.error})
 
     @property
     def rank(self) -> tuple[bool, float]:

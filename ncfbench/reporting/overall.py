@@ -94,19 +94,15 @@ class Overall(Answer):
         return self.best is None or self.fall > FALLING
 
 
-def find_overall(
-    answers: Iterable[Answer], *, allow_mixed: bool = False, has_all: bool = False
-) -> list[Overall]:
+def find_overall(answers: Iterable[Answer], *, has_all: bool = False) -> list[Overall]:
     """Return the answer of each data set whose arms differ in more than sampler and seed: in loss,
     encoder, dimension and so on.
 
     Args:
-        allow_mixed: compare times of different environments too; else those of the newest run's
-            environment count.
         has_all: answer where arms differ in the sampler and seed alone too.
     """
     groups = grouped(answers, lambda answer: answer.data_fingerprint)
-    found = (_overall(own, allow_mixed=allow_mixed, has_all=has_all) for own in groups.values())
+    found = (_overall(own, has_all=has_all) for own in groups.values())
     return [overall for overall in found if overall is not None]
 
 
@@ -139,7 +135,7 @@ def worth(answer: Overall) -> list[Worth]:
     return sorted(rows, key=lambda row: (row.choice not in BUILT_IN, *matters[row.choice]))
 
 
-def _overall(answers: Sequence[Answer], *, allow_mixed: bool, has_all: bool) -> Overall | None:
+def _overall(answers: Sequence[Answer], *, has_all: bool) -> Overall | None:
     """Return the answer of a data set; None where its arms differ in sampler and seed alone, unless
     all are wanted.
     """
@@ -149,8 +145,7 @@ def _overall(answers: Sequence[Answer], *, allow_mixed: bool, has_all: bool) -> 
     kept = [
         arm
         for arm in arms
-        if allow_mixed
-        or newest is None
+        if newest is None
         or all(run.environment["key"] == newest.environment["key"] for run in arm.runs.values())
     ]
     if not kept or (len({_model(arm.config) for arm in kept}) < 2 and not has_all):

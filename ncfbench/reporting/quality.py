@@ -1,22 +1,18 @@
-"""Quality of an arm: at the epoch that it reports, and at two other moments, the end and the target
-loss.
-"""
+"""Quality of an arm at the epoch that it reports."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from ncfbench.reporting.frames import Run
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.reported import choose_epoch
 from ncfbench.storage.schemas import MEASURES, PARTS, QUALITY
 
-Moment = Literal["reported", "end", "target"]
-MOMENTS: tuple[Moment, ...] = ("reported", "end", "target")
 Row = Mapping[str, Any]
 RECALL = "recall_at_50"
 COLD_USERS, NEW_ITEMS, KNOWN_ITEMS = (f"{RECALL}_{part}" for part in PARTS)
@@ -33,16 +29,14 @@ EPOCH_NOTE = "recall@50: of test links, at the epoch that validation chose, else
 
 @dataclass(frozen=True)
 class Quality:
-    """Measures of test links at an evaluation, on average over seeds.
+    """Measures of test links at the reported epoch, on average over seeds.
 
     Attributes:
-        moments: those that this evaluation is.
-        epoch: of the evaluation, on average over seeds.
+        epoch: that of each seed, on average over seeds.
         values: measures, their standard errors (:func:`standard_error`) and chance levels, by the
             names of :data:`ncfbench.storage.schemas.QUALITY`; None where a run has none.
     """
 
-    moments: tuple[Moment, ...]
     epoch: float
     values: Mapping[str, float | None]
 
@@ -76,28 +70,17 @@ def reported_row(run: RunRecord) -> Row | None:
     return None if row is None or row.get(f"test_{RECALL}") is None else row
 
 
-def quality_of(runs: Mapping[int, Run]) -> list[Quality]:
-    """Return the quality of an arm's runs, by seed, at each moment; none where some run was not
-    evaluated.
-
-    Moments that fall on the same evaluations of all seeds are one. At the target is the first
-    evaluation after the probe came down to it; it is left out if some seed has none, or no target.
-    """
-    at: dict[tuple[int, ...], tuple[list[Moment], list[Row]]] = {}
-    for moment in MOMENTS:
-        rows = [row for _, run in sorted(runs.items()) if (row := _row(moment, run)) is not None]
-        if rows and len(rows) == len(runs):
-            key = tuple(row["iteration"] for row in rows)
-            at.setdefault(key, ([], rows))[0].append(moment)
-    return [
-        Quality(
-            tuple(moments),
-            math.fsum(row["epoch"] for row in rows) / len(rows),
-            {name: mean_of(rows, f"test_{name}") for name in QUALITY}
-            | {f"{name}_error": standard_error(rows, f"test_{name}") for name in MEASURED},
-        )
-        for moments, rows in at.values()
-    ]
+def quality_of(runs: Iterable[Run]) -> Quality | None:
+    """Return the quality of an arm's runs; None where some run was not evaluated."""
+    rows = [reported_row(run) for run in runs]
+    known = [row for row in rows if row is not None]
+    if not known or len(known) < len(rows):
+        return None
+    return Quality(
+        math.fsum(row["epoch"] for row in known) / len(known),
+        {name: mean_of(known, f"test_{name}") for name in QUALITY}
+        | {f"{name}_error": standard_error(known, f"test_{name}") for name in MEASURED},
+    )
 
 
 def standard_error(rows: Sequence[Row], measure: str) -> float | None:
@@ -118,20 +101,6 @@ def standard_error(rows: Sequence[Row], measure: str) -> float | None:
     values = [row[measure] for row in rows]
     of_seeds = statistics.variance(values) if len(values) > 1 else 0.0
     return math.sqrt((shared + of_seeds) / len(rows))
-
-
-def _row(moment: Moment, run: Run) -> Row | None:
-    evaluated = [row for row in run.curve if row.get(f"test_{RECALL}") is not None]
-    if not evaluated:
-        return None
-    if moment == "end":
-        return evaluated[-1]
-    if moment == "reported":
-        return reported_row(run)
-    reached = run.iterations_to_target
-    if reached is None:
-        return None
-    return next((row for row in evaluated if row["iteration"] >= reached), None)
 
 
 def validation_recall(row: Row) -> float | None:

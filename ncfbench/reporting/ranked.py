@@ -176,7 +176,7 @@ class RankedArm(ArmResult):
 
     def with_quality(self) -> Self:
         """Return it with its quality, that of the seeds that decide."""
-        return replace(self, quality=quality_of(self.shown))
+        return replace(self, reported=quality_of(self.shown.values()))
 
     def to_level(self, level: float) -> Self:
         """Return it with its iterations and seconds to a level, if it comes there."""

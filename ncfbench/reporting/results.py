@@ -22,7 +22,6 @@ from ncfbench.reporting.beside import (
     Rows,
     find_floors,
     find_manifests,
-    find_sweeps,
     find_tables,
     keep_rows,
     write_manifests,
@@ -39,14 +38,12 @@ from ncfbench.reporting.table import Table, in_section
 from ncfbench.reporting.views.answer_rows import as_rows as answer_rows
 from ncfbench.reporting.views.answers import (
     answer_tables,
-    frontier_tables,
-    quality_tables,
     ranking_tables,
 )
 from ncfbench.reporting.views.board import as_row as board_row
 from ncfbench.reporting.views.board import board_tables
 from ncfbench.reporting.views.overall import as_rows as overall_rows
-from ncfbench.reporting.views.overall import objective_tables, overall_tables
+from ncfbench.reporting.views.overall import overall_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.reporting.views.results import (
@@ -68,12 +65,11 @@ class Results:
         manifests: of the data sets that are known, by fingerprint.
         floors: of the data sets that are here or whose floors are kept, by fingerprint.
         beside: tables that ``profile`` and ``audit`` left in the folder, by name.
-        sweeps: files of the folder's sweeps, by name.
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
-        is_filtered: True if some runs were left out on purpose, or another baseline or ratios of
-            different environments were asked for: then nothing is written beside the runs.
+        is_filtered: True if some runs were left out on purpose, or another baseline was asked for:
+            then nothing is written beside the runs.
         is_of_sweep: True for the cells of a sweep alone.
     """
 
@@ -82,10 +78,8 @@ class Results:
     manifests: Mapping[str, Manifest]
     floors: Mapping[str, Sequence[FloorResult]]
     beside: Mapping[str, Rows]
-    sweeps: Mapping[str, str]
     problems: Sequence[str]
     left_out: Sequence[str]
-    allow_mixed: bool
     locations: Mapping[str, str]
     is_filtered: bool = False
     is_of_sweep: bool = False
@@ -153,9 +147,6 @@ class Results:
         found += in_section("main", [*papers, *missing])
         details = [
             *ranking_tables(self.answers),
-            *quality_tables(self.answers),
-            *frontier_tables([*self.overall, *self.answers]),
-            *objective_tables(self.overall),
             *parts_tables(self.comparisons),
             *profiled_tables(self.profiled),
         ]
@@ -181,7 +172,7 @@ class Results:
     @cached_property
     def answers(self) -> list[Answer]:
         """The answer of each data set, encoder and loss."""
-        found = find_answers(self.retimed, allow_mixed=self.allow_mixed)
+        found = find_answers(self.retimed)
         return [
             replace(answer, floors=self.floors.get(answer.data_fingerprint, ())) for answer in found
         ]
@@ -196,12 +187,12 @@ class Results:
     @cached_property
     def overall(self) -> list[Overall]:
         """The answer of each data set whose runs differ in more than sampler."""
-        return find_overall(self.answers, allow_mixed=self.allow_mixed)
+        return find_overall(self.answers)
 
     @cached_property
     def board(self) -> Board | None:
         """The contestants of several data sets beside each other."""
-        found = find_overall(self.answers, allow_mixed=self.allow_mixed, has_all=True)
+        found = find_overall(self.answers, has_all=True)
         return find_board(found)
 
     @property
@@ -218,7 +209,7 @@ class Results:
         """The paper's claims that do not depend on its hardware, judged by these runs."""
         if any(runs[0].chosen_baseline for runs in self.groups):
             return []
-        return judge_claims(find_evidence(self.comparisons, self.beside, self.profiled))
+        return judge_claims(find_evidence(self.comparisons, self.profiled))
 
     @cached_property
     def beside_paper(self) -> list[Table]:
@@ -227,11 +218,7 @@ class Results:
 
     def sensitivity(self) -> Rows:
         """Return speedups at every target, with the times that the figures have."""
-        return [
-            row
-            for runs in self.retimed
-            for row in targets.sensitivity_rows(runs, allow_mixed=self.allow_mixed)
-        ]
+        return [row for runs in self.retimed for row in targets.sensitivity_rows(runs)]
 
     @property
     def is_read_only(self) -> bool:
@@ -271,7 +258,6 @@ def collect(
     runs_dir: Folder = None,
     data_dir: Folder = None,
     *,
-    allow_mixed: bool = False,
     only: Mapping[str, Iterable[Any]] | None = None,
     chosen_by: Callable[[RunConfig], bool] | None = None,
     baseline: str | None = None,
@@ -282,7 +268,6 @@ def collect(
 
     Args:
         data_dir: prepared data sets, whose manifests name their source.
-        allow_mixed: divide times of different environments too.
         only: values by setting of the runs to compare, such as ``{"sampler": ["iid", "ns"]}``.
         chosen_by: says of a run's settings whether to compare it, such as those of a sweep.
         baseline: the sampler that speedups are measured against; by default the loss's own, whose
@@ -314,27 +299,22 @@ def collect(
     )
     # What was left out on purpose is not missing.
     is_chosen = bool(wanted) or chosen_by is not None
-    comparisons = compare(
-        labelled, allow_mixed=allow_mixed, locations=locations, has_missing=not is_chosen
-    )
+    comparisons = compare(labelled, locations=locations, has_missing=not is_chosen)
     beside, unreadable = find_tables(folders.runs_dir, profiles or folders.runs_dir, wanted)
     if profiles is not None and not beside.keys() & schemas.PROFILE_TABLES.keys():
         raise UsageError(
             f"No profile in {shown(profiles)} that fits. Measure one with: ncfbench profile"
             f" --runs-dir {shlex.quote(str(profiles))}"
         )
-    sweeps, broken = find_sweeps(folders.runs_dir)
     return Results(
         runs_dir=folders.runs_dir,
         comparisons=comparisons,
         manifests=manifests,
         floors=floors,
         beside=beside,
-        sweeps=sweeps,
-        problems=[*problems, *unknown, *damaged, *unreadable, *broken],
+        problems=[*problems, *unknown, *damaged, *unreadable],
         left_out=left_out(records, runs, locations),
-        allow_mixed=allow_mixed,
         locations=locations,
-        is_filtered=is_chosen or allow_mixed or baseline is not None,
+        is_filtered=is_chosen or baseline is not None,
         is_of_sweep=chosen_by is not None,
     )

@@ -44,29 +44,25 @@ class Comparison:
 def compare(
     groups: Iterable[Sequence[Run]],
     *,
-    allow_mixed: bool = False,
     locations: Mapping[str, str] | None = None,
     has_missing: bool = True,
 ) -> list[Comparison]:
     """Return the comparison of each group of runs.
 
     Args:
-        allow_mixed: divide times of different environments too; ``same_environment`` marks them.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
         has_missing: keep the rows of samplers without a run.
     """
     found = []
     for runs in groups:
-        speedups = speedup_rows(runs, allow_mixed=allow_mixed, locations=locations or {})
+        speedups = speedup_rows(runs, locations=locations or {})
         both = speedups, recall_rows(runs, locations=locations or {})
         kept = ([row for row in rows if has_missing or row["status"] != "missing"] for rows in both)
         found.append(Comparison(runs, *kept))
     return found
 
 
-def speedup_rows(
-    runs: Sequence[Run], *, allow_mixed: bool, locations: Mapping[str, str]
-) -> list[Row]:
+def speedup_rows(runs: Sequence[Run], *, locations: Mapping[str, str]) -> list[Row]:
     """Return one row for each arm of a group, and one for each valid sampler without a run.
 
     ``tied`` are the columns in which a row is the best of its baseline, or cannot be told from it.
@@ -92,7 +88,7 @@ def speedup_rows(
             row |= {"status": status, "runs": [run.name for run in own]}
             row |= {"seeds": len(own), **_means(own)} if own else {}
         else:
-            row |= _paired_values(pairs, is_baseline=variant == base, allow_mixed=allow_mixed)
+            row |= _paired_values(pairs, is_baseline=variant == base)
             known = (column for column in tied.get(variant, ()) if row.get(column) is not None)
             row["tied"] = [*known]
         rows.append(row)
@@ -165,9 +161,7 @@ def _obstacle(arms: Arms, variant: Variant, first: Run) -> tuple[str, tuple[Vari
     return "", None
 
 
-def _paired_values(
-    pairs: Sequence[tuple[Run, Run]], *, is_baseline: bool, allow_mixed: bool
-) -> Row:
+def _paired_values(pairs: Sequence[tuple[Run, Run]], *, is_baseline: bool) -> Row:
     runs, bases = zip(*pairs, strict=True)
     row: Row = {
         "runs": [run.name for run in runs],
@@ -187,7 +181,7 @@ def _paired_values(
         return row | obstacle
     keys = [run.environment["key"] for run in runs]
     row["same_environment"] = keys == [base.environment["key"] for base in bases]
-    may_divide = row["same_environment"] or allow_mixed
+    may_divide = row["same_environment"]
     row["full_iteration_spread"] = max(_spread(run) for run in [*runs, *bases])
     if may_divide:
         shorter = [base.seconds / run.seconds for run, base in pairs]

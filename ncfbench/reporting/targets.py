@@ -25,9 +25,7 @@ class Target:
     speedup: speedups.AtTarget
 
 
-def sensitivity(
-    runs: Sequence[Run], measure: TargetMeasure, *, allow_mixed: bool = False
-) -> list[Target]:
+def sensitivity(runs: Sequence[Run], measure: TargetMeasure) -> list[Target]:
     """Return every arm of a group at every level, from the first to the last that any run
     reached.
 
@@ -37,7 +35,6 @@ def sensitivity(
     at its first evaluation (:class:`ncfbench.timing.speedups.AtTarget`).
 
     Args:
-        allow_mixed: also divide times of different environments.
     """
     pairs: dict[Variant, list[tuple[Arm, Arm]]] = {}
     for variant, own in by_variant(runs).items():
@@ -45,7 +42,7 @@ def sensitivity(
         same = all(run.environment["key"] == base.environment["key"] for run, base in both)
         is_timed = all(run.is_timed and base.is_timed for run, base in both)
         is_baseline = variant == next(iter(own.values())).baseline
-        if is_baseline or not is_timed or not (same or allow_mixed):
+        if is_baseline or not is_timed or not same:
             continue
         curves = [(falling(run, measure), falling(base, measure)) for run, base in both]
         if curves and all(arm.losses for pair in curves for arm in pair):
@@ -59,7 +56,7 @@ def sensitivity(
     ]
 
 
-def sensitivity_rows(runs: Sequence[Run], *, allow_mixed: bool) -> list[dict[str, Any]]:
+def sensitivity_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return the curves of both measures as plain rows."""
     config = runs[0].config
     return [
@@ -83,5 +80,5 @@ def sensitivity_rows(runs: Sequence[Run], *, allow_mixed: bool) -> list[dict[str
             "total_speedup_at_least": target.speedup.total_at_least,
         }
         for measure in TARGET_MEASURES
-        for target in sensitivity(runs, measure, allow_mixed=allow_mixed)
+        for target in sensitivity(runs, measure)
     ]

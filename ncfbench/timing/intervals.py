@@ -15,7 +15,6 @@ function                        method                            applies to
                                 items added                       one seed is common
 :func:`ratio_of_medians`        bootstrap of rounds               seconds of two programs that took
                                                                   turns
-:func:`ratio_of_variances`      normal, of logarithms             variances of two estimates
 :func:`jackknife_error`,        jackknife, t, Bonferroni          biases of mean gradients
 :func:`family_quantile`
 ==============================  ================================  =================================
@@ -290,15 +289,6 @@ def ratio_of_medians(baseline: Floats, candidate: Floats) -> tuple[float, float,
     medians = np.median(both[:, rounds], axis=2)
     lower, upper = np.quantile(medians[0] / medians[1], [0.025, 0.975])
     return float(np.median(both[0]) / np.median(both[1])), float(lower), float(upper)
-
-
-def ratio_of_variances(ratio: float, batches: int) -> Estimate:
-    """Return a ratio of two estimates' variances, each over some batches, with its interval.
-
-    A variance over n batches is known to sqrt(2 / n) of itself if the gradient had one dimension.
-    """
-    half = NORMAL_QUANTILE * math.sqrt(2 * 2 / batches)
-    return Estimate(ratio, ratio * math.exp(-half), ratio * math.exp(half), 1)
 
 
 def jackknife_error(without: NDArray[np.float64]) -> float:

@@ -198,7 +198,7 @@ def _with_numbers(whole: RaceAnswer, seed: int, beginnings: tuple[str, ...]) -> 
             runs={seed: run_otherwise(run) for seed, run in arm.runs.items()},
             status="tied" if arm.status in STAYED else arm.status,
             seeds=(),
-            quality=(),
+            reported=None,
             iterations=None,
             seconds=None,
         )

@@ -15,7 +15,7 @@ from ncfbench.timing.ranking import NEAR, SHARE
 
 
 def test_a_search_says_what_each_choice_is_worth(data_dir: Path, tmp_path: Path) -> None:
-    """Losses race by recall@10; table, JSON and frontier agree with the runs' own curves."""
+    """Losses race by recall@10; table and JSON agree with the runs' own curves."""
     more: dict[str, Any] = {"loss": ("softmax", "log"), "sampler": ("ns",)}
     more["learning_rate"] = (0.01,)
     found, _ = ask(data_dir, tmp_path, **more)
@@ -37,8 +37,6 @@ def test_a_search_says_what_each_choice_is_worth(data_dir: Path, tmp_path: Path)
     shown = summary.as_json(answer, found.folder, {})
     assert [each["choice"] for each in shown["worth"]] == [each.choice for each in worth(answer)]
     assert shown["metric"] == "recall@10"
-    recalls = [step["recall_until"] for step in shown["frontier"]]
-    assert recalls == sorted(recalls)
     (table,) = summary.answer_tables(answer)
     assert table.rows[0][0].text == "the recommended"
     assert "use --encoder bow --loss" in summary.headline(answer).lower()

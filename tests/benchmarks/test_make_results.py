@@ -56,7 +56,6 @@ name = "costs"
 profiles_of = "small"
 prepare = ["synthetic --name tiny"]
 commands = ["profile --dataset tiny --encoder bow"]
-png = ["crossover"]
 
 [[folder]]
 name = "absent"
@@ -135,14 +134,9 @@ def test_profiles_stand_beside_the_runs_of_another_folder(
     called: list[list[str]] = []
     monkeypatch.setattr(script, "call", lambda words, **how: called.append(words) or 0)
     assert main("--folder=costs") == 0
-    profile, drawn, export, png = called
+    profile, export = called
     own, kept = tmp_path / "runs" / "costs", tmp_path / "kept" / "costs"
     assert profile[-1] == f"--runs-dir={own}"
-    for words in (drawn, png):
-        assert words[:2] == ["report", f"--runs-dir={tmp_path / 'runs' / 'small'}"]
-        assert f"--profiles={own}" in words
-        assert f"--figures={kept / 'figures'}" in words
-        assert "--figure=crossover" in words
     assert export == ["report", f"--runs-dir={own}", f"--export={kept}"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -23,7 +22,6 @@ from ncfbench.profiling import profile as profiling
 from ncfbench.profiling import rounds
 from ncfbench.profiling.cost_model import AXES, PARTS, Counts
 from ncfbench.profiling.tables import profile_tables, write
-from ncfbench.reporting.figures.costs import draw_epoch_times
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.storage import schemas, tables
 
@@ -97,12 +95,6 @@ def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
         rows = tables.read_rows(tmp_path / f"{name}.parquet", schema)
         assert len(rows) == 2 * len(record.tables[name])
         assert {row["encoder"] for row in rows} == {"cnn", "mf"}
-    report = "report", "--runs-dir", tmp_path
-    texts = "Unit costs", "What an iteration does", "predicted and measured", "Accounts", "b(b-s)/s"
-    check(invoke(*report, "--figures", tmp_path / "figures"), 0, *texts)
-    drawn = {"-".join(path.name.split("-")[:2]) for path in (tmp_path / "figures").glob("*.png")}
-    assert drawn == {"epoch-time", "crossover-tiny"}
-    assert {"profile", "unitcost", "costmodel"} <= set(json.loads(invoke(*report, "--json").stdout))
 
 
 def test_damaged_tables_stop_a_write(record: Any, tmp_path: Path) -> None:
@@ -112,8 +104,6 @@ def test_damaged_tables_stop_a_write(record: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"unitcost\.parquet"):
         write(tmp_path, of_another_encoder(record))
     assert (tmp_path / "profile.parquet").read_bytes() == before
-    (tmp_path / "unitcost.parquet").unlink()
-    check(invoke("report", "--runs-dir", tmp_path), 0, "not found")
 
 
 def test_other_settings_are_another_profile() -> None:
@@ -133,9 +123,6 @@ def test_profiles_name_the_settings_that_differ(record: Any) -> None:
     titles = [table.title for table in profile_tables(both) if table.title.startswith("Unit costs")]
     assert titles[0].endswith("b=32, dimension=8")
     assert titles[1].endswith("b=32, convolution=plain")
-    drawn = draw_epoch_times(both["costmodel"], "").figure
-    labels = [text.get_text() for text in drawn.axes[0].get_xticklabels()]
-    assert labels == ["MF\nconvolution=plain", "MF\ndimension=8"]
 
 
 @pytest.mark.long

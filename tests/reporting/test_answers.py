@@ -1,10 +1,9 @@
-"""The answer of a report: one target, the baseline at its best, ties, quality, the frontier."""
+"""The answer of a report: one target, the baseline at its best, ties, recall."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,27 +88,6 @@ def test_the_paragraph_says_what_and_why(tmp_path: Path) -> None:
     assert row["arms"][0]["times_sooner"] == pytest.approx(8.0)
 
 
-def test_quality_has_its_epoch_at_every_moment(tmp_path: Path) -> None:
-    """The target, 3, is reached at iteration 150; the first evaluation after that is epoch 2."""
-    write_run(tmp_path, "iid", [9, 5, 4, 3], 10, [0, 0.1, 0.2, 0.25])
-    write_run(tmp_path, "ns", [9, 5, 1, 2], 10, [0, 0.1, 0.3, 0.4])
-    answer = answer_of(tmp_path)
-    (table,) = views.quality_tables([answer])
-    assert table.notes[0].startswith("±")
-    assert [[cell.text for cell in row[:4]] for row in table.rows] == [
-        ["ns", "reported, end", "3", "0.400"],
-        ["ns", "target", "2", "0.300"],
-        ["iid", "reported, end, target", "3", "0.250"],
-    ]
-    chances = {"recall_at_50_chance": 0.1, "ndcg_at_50_chance": 0.04, "mrr_chance": 0.02}
-    known = [
-        replace(each, quality=[replace(one, values=one.values | chances) for one in each.quality])
-        for each in answer.arms
-    ]
-    (table,) = views.quality_tables([replace(answer, arms=known)])
-    assert table.notes[0] == "By chance: recall@50 0.100, NDCG@50 0.040, MRR 0.020."
-
-
 def test_an_arm_has_one_recall_of_one_epoch(tmp_path: Path) -> None:
     """Validation chose 0.42 at epoch 2 of ns; it ends at 0.4, and ridge is between. Seeds may
     report other epochs: 2 and 3 of iid are 2.5 in the mean. All tables and sentences say so.
@@ -140,31 +118,6 @@ def test_an_arm_has_one_recall_of_one_epoch(tmp_path: Path) -> None:
     assert recall["ns"]["test_recall_at_50"] == pytest.approx(0.42)
     assert recall["iid"]["reported_epoch"] == 2.5
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
-
-
-def test_the_frontier_is_the_best_recall_so_far(tmp_path: Path) -> None:
-    """Brute force: at every evaluation of any arm, whose largest recall so far is the largest."""
-    arms = {
-        "iid": ("iid", 50.0, [0, 0.1, 0.35, 0.5]),
-        "ns": ("ns", 12.0, [0, 0.2, 0.25, 0.3]),
-        "strat-ns": ("strat-ns", 5.0, [0, 0.1, 0.15, 0.27]),
-    }
-    for sampler, (_, ms, recalls) in arms.items():
-        write_run(tmp_path, sampler, [9, 4, 3, 2], ms, recalls)
-    seen = sorted(
-        (0.1 * place * ms, recalls[place], name)
-        for name, ms, recalls in arms.values()
-        for place in range(1, 4)
-    )
-    leaders, largest = [], 0.0
-    for _, recall, name in seen:
-        if recall > largest:
-            largest = recall
-            leaders += [name] * (leaders[-1:] != [name])
-    steps = answer_of(tmp_path).frontier()
-    assert [step.name for step in steps] == leaders
-    assert (steps[0].since, steps[0].recall_since) == pytest.approx((0.5, 0.1))
-    assert steps[-1].recall_until == 0.5
 
 
 @pytest.mark.parametrize(
@@ -275,7 +228,6 @@ def test_the_newest_environment_counts(tmp_path: Path) -> None:
     assert statuses(answer) == {"ns": "best", "iid": "slower", "neg": "diverged"}
     reasons = " ".join(caveat.sentence for caveat in answer.reasons)
     assert "3 runs of another machine or environment left out" in reasons
-    assert "strat-ns" in statuses(answer_of(tmp_path, allow_mixed=True))
 
 
 def test_longer_runs_replace_shorter_ones_of_an_arm(tmp_path: Path) -> None:
@@ -345,24 +297,21 @@ def test_one_meaning_of_plus_minus(tmp_path: Path) -> None:
             run = write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 0.2, recall], seed=seed)
             add_recall(run, error=0.03, item_error=0.04, chance=0.1)
     text = invoke("report", tmp_path, "--full").stdout
-    assert text.count("0.400 ± 0.112") == 5  # the paragraph, the answer, the moments
+    assert text.count("0.400 ± 0.112") == 3  # the paragraph, two arms
     assert text.count("0.4000 ± 0.1118 (2)") == 2
-    assert text.count("±: standard error over users and items, and over seeds") == 4
+    assert text.count("±: standard error over users and items, and over seeds") == 3
 
 
 def test_details_are_folded_until_they_are_wanted(tmp_path: Path) -> None:
     for s in (1, 2, 4):
         write_run(tmp_path, "strat-ns", [9, 4, 2], 20 * s * s, [0, 0.2, 0.3], stratum_size=s)
-    run = write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3])
-    add_recall(run, cold_users=0.125, cold_users_error=0.0625)
+    write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3])
     brief, full = (invoke("report", tmp_path, *more).stdout for more in ([], ["--full", "--paper"]))
-    titles = ["All arms", "Quality on", "Best test recall at", "What the ratios"]
+    titles = ["All arms", "What the ratios"]
     assert brief.startswith("Which sampler trains soonest")
     assert not any(title in brief for title in titles)
     assert all(title in full for title in titles)
     assert "beside the paper's" in full
-    assert "Cold users: recall@50 of those without a training link." in full
-    assert "0.125 ± 0.062" in full
     assert "with details (--full)" in brief
     assert "--table arms-citeulike-cnn-sg-ffffff" in brief
     named = invoke("report", tmp_path, "--table", "arms").stdout
@@ -391,4 +340,4 @@ def test_the_errors_of_new_and_known_items_are_named() -> None:
         for end, value in (("", value), ("_error", value / 10))
     }
     text = "new items 0.100 ± 0.010, known items 0.200 ± 0.020"
-    assert Quality(("end",), 3, values).kinds == f"{text}, with errors over users alone"
+    assert Quality(3, values).kinds == f"{text}, with errors over users alone"

@@ -97,7 +97,7 @@ def test_the_page_fits_and_asks_for_nothing(
                 return [box.width, box.height, lines, most];
             })""")
         captions = shown.locator("figcaption").all_inner_texts()
-        kinds = ("answer", "targets", "epoch-time")
+        kinds = ("answer", "targets")
         for kind in kinds:
             assert any(f"(--figure {kind}-" in caption for caption in captions)
         assert len(drawn) == shown.locator(".drawing").count() >= len(kinds)

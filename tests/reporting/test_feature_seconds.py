@@ -46,14 +46,11 @@ def test_times_to_a_recall_count_them_and_ratios_do_not(tmp_path: Path) -> None:
     assert (best.seconds, baseline.seconds) == (pytest.approx(2), pytest.approx(40))
     assert best.sooner.total.value == pytest.approx(20)
     assert [seconds for seconds, _ in best.means("test_recall_at_50")] == pytest.approx([5.5, 7.5])
-    assert answer.frontier()[0].since == pytest.approx(5.5)
     table = views.answer_tables(collect(tmp_path, tmp_path).answers, {})[0]
     assert [row[4].text for row in table.rows] == ["5.5", "43.5", "3.5"]
     assert "20 times sooner (1 seed): in 2 s instead of 40 of training." in table.lead
     assert "this arm passes them after 7.5 s (+0.018 ± 0.007, one seed)." in table.lead
     assert table.lead.endswith(WAITED)
-    (frontier,) = views.frontier_tables([answer])
-    assert frontier.notes == (WAITED,)
     assert set(
         arms_table(run for arm in answer.arms for run in arm.runs.values())[
             "feature_seconds"

@@ -8,19 +8,17 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from folders import filled, write_run
+from folders import write_run
 from invoked import invoke
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.reporting.figures import curves, figures
 from ncfbench.reporting.figures import drawing as drawing_module
-from ncfbench.reporting.figures.costs import Iterations, draw_crossover, draw_epoch_times
 from ncfbench.reporting.figures.drawing import MOST_POINTS, STYLES, styles_of, thin
 from ncfbench.reporting.frames import by_variant, group
 from ncfbench.reporting.overall import Overall
 from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import read_all
-from ncfbench.storage import schemas, tables
 
 
 def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
@@ -104,29 +102,6 @@ def test_simulated_devices_are_named(tmp_path: Path) -> None:
         assert ("SIMULATED" in drawing_module.describe(comparison)) == is_named
 
 
-def test_epoch_times_tell_settings_of_encoders_apart() -> None:
-    rows = [
-        filled(
-            schemas.COSTMODEL,
-            **{"encoder": encoder, "sampler": sampler, "loss": "sg", "unusual_settings": words},
-            **{"links": 5120, "batch_size": 512},
-            negatives=10 if sampler == "iid" else None,
-            measured_full_iteration_seconds=seconds,
-        )
-        for encoder, words, sampler, seconds in (
-            ("lstm", "negatives=10", "ns", 0.7),
-            ("cnn", "", "iid", 2.0),
-            ("cnn", "", "ns", 0.3),
-            ("cnn", "convolution=plain", "ns", 0.9),
-        )
-    ]
-    axis = draw_epoch_times(rows, "").figure.axes[0]
-    labels = [text.get_text() for text in axis.get_xticklabels()]
-    assert labels == ["CNN", "CNN\nconvolution=plain", "LSTM"]
-    bars = {bars.get_label(): [bar.get_height() for bar in bars] for bars in axis.containers}
-    assert bars == {"iid": pytest.approx([20.0]), "ns": pytest.approx([3.0, 9.0, 7.0])}
-
-
 def test_styles_cycle_and_stay_apart() -> None:
     """Further samplers repeat colours, with other lines and marks."""
     found = styles_of(f"sampler {place}" for place in range(35))
@@ -171,86 +146,3 @@ def test_a_figure_drawn_again_has_the_same_bytes(tmp_path: Path, kind: str) -> N
     for path in paths:
         drawing_module.save(curves.draw_targets(comparison), [path])
     assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
-def test_a_crossover_has_profiles_of_one_graph(tmp_path: Path) -> None:
-    """Texts may differ, the data sets are named then; numbers of negatives and links may not. Two
-    profiles of an encoder are told apart by what differs.
-    """
-    profiles = (
-        ("cnn", "", "words", "1" * 64, 500, 10),
-        ("cnn", "convolution=plain", "words", "1" * 64, 500, 10),
-        ("bow", "", "words", "1" * 64, 500, 10),
-        ("bow", "", "words", "2" * 64, 500, 10),
-        ("bert", "checkpoint=abc", "pieces", "3" * 64, 500, 10),
-        ("lstm", "", "words", "1" * 64, 500, 5),
-        ("gru", "", "words", "4" * 64, 400, 10),
-    )
-    rows = [
-        filled(
-            schemas.COSTMODEL,
-            **{"encoder": encoder, "dataset": data, "data_fingerprint": fingerprint},
-            **{"sampler": sampler, "loss": "sg", "baseline": "iid", "settings": words},
-            **{"unusual_settings": words, "links": links},
-            negatives=k if sampler == "iid" else None,
-            item_slots=items,
-            predicted_items_seconds=1e-6 * items,
-            predicted_full_iteration_seconds=1e-6 * items + 2e-3,
-            measured_full_iteration_seconds=1e-6 * items + 2e-3,
-        )
-        for encoder, words, data, fingerprint, links, k in profiles
-        for sampler, items in (("iid", 4000), ("ns", 500))
-    ]
-    tables.write_rows(tmp_path / "costmodel.parquet", rows, schemas.COSTMODEL)
-    found = figures(collect(tmp_path, tmp_path))
-    (name,) = [each for each in found if each.startswith("crossover")]
-    drawing = found[name]()
-    assert "words and pieces" in drawing.title
-    (axis,) = drawing.figure.axes
-    assert [each.get_text() for each in axis.texts] == [
-        *("CNN", "CNN plain", "BoW words-111111", "BoW words-222222", "BERT")
-    ]
-    others = [row for row in rows if row["sampler"] != "iid" or row["encoder"] == "cnn"]
-    tables.write_rows(tmp_path / "costmodel.parquet", others, schemas.COSTMODEL)
-    found = figures(collect(tmp_path, tmp_path))
-    assert not any("crossover" in name for name in found), "one encoder with a baseline"
-
-
-def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:
-    """Items of 1 and of 10 us, 4,000 or 160 of them beside 2 ms of other work: the points of both
-    encoders lie on the curve, and iterations multiply them.
-    """
-    rows = [
-        filled(
-            schemas.COSTMODEL,
-            encoder=encoder,
-            sampler=sampler,
-            loss="sg",
-            baseline="iid",
-            unusual_settings="",
-            item_slots=items,
-            predicted_items_seconds=cost * items,
-            predicted_full_iteration_seconds=cost * items + 2e-3,
-            measured_full_iteration_seconds=cost * items + 2e-3,
-        )
-        for encoder, cost in (("cnn", 1e-6), ("lstm", 1e-5))
-        for sampler, items in (("iid", 4000), ("strat-ns", 160))
-    ]
-    drawn = draw_crossover(rows, Iterations("cnn", {"strat-ns": 3.0, "strat": 1.0}), "").figure.axes
-    (alone,) = draw_crossover(rows, None, "").figure.axes
-    for axis, factor in ((alone, 1.0), (drawn[0], 1.0), (drawn[1], 3.0)):
-        curve, points = axis.lines[0], axis.lines[1]
-        expected = [factor * (4e-3 + 2e-3) / (16e-5 + 2e-3), factor * (42e-3) / (36e-4)]
-        assert list(points.get_ydata()) == pytest.approx(expected)
-        assert list(points.get_xdata()) == pytest.approx([2.0, 20.0])
-        found = np.interp(points.get_xdata(), curve.get_xdata(), curve.get_ydata())
-        assert list(found) == pytest.approx(expected, rel=2e-3)
-    tables.write_rows(tmp_path / "costmodel.parquet", rows, schemas.COSTMODEL)
-    done = invoke("report", tmp_path, "--figure", "list")
-    assert "crossover-word-sg" in done.stdout, done.output
-    for with_runs in (False, True):
-        if with_runs:
-            write_run(tmp_path, "iid", [9, 5, 3], 10)
-        shown = invoke("report", tmp_path).stdout
-        assert ("with costs of an iteration (--full)" in shown) == with_runs, "several profiles"
-        assert ("what an iteration does" in shown.lower()) != with_runs

@@ -137,7 +137,7 @@ def test_another_baseline_than_the_profile_s_is_left_out() -> None:
 
 def soonest(runs: list[RunRecord], rows: list[dict[str, Any]]) -> list[ClaimVerdict]:
     """Verdicts by profiles; the runs' own differ in words."""
-    verdicts = judge_claims(find_evidence(compare(group(runs)), {}, joined(runs, rows)))
+    verdicts = judge_claims(find_evidence(compare(group(runs)), joined(runs, rows)))
     return [verdict for verdict in verdicts if "profile" in verdict.evidence]
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import write_folder, write_profile, write_run
+from folders import write_folder, write_run
 from invoked import check, invoke
 from typer.testing import Result
 
 import ncfbench
 from ncfbench.errors import UsageError
-from ncfbench.storage import schemas, tables
 
 
 def report(*words: str | Path) -> Result:
@@ -102,29 +100,6 @@ def test_tables_by_name(folder: Path) -> None:
     assert [table["name"] for table in several] == ["speedup-sg-batch-size-128", "speedup-sg"]
     csv = report(folder, "--format", "csv", "--table", "recall").stdout
     assert "encoder,sampler,citeulike: SG\n" in csv
-
-
-def test_profiles_of_another_folder_take_the_place_of_those_beside_the_runs(
-    folder: Path, tmp_path: Path
-) -> None:
-    """The runs' own folder has no profile, or another one; figures tell whose times there are."""
-    (tmp_path / "quick").mkdir()
-    write_profile(tmp_path / "quick")
-    both = shutil.copytree(folder, tmp_path / "both")
-    write_profile(both)
-    rows = tables.read_rows(both / "costmodel.parquet", schemas.COSTMODEL)
-    others = [row | {"dataset": "another"} for row in rows]
-    tables.write_rows(both / "costmodel.parquet", others, schemas.COSTMODEL)
-    for where, profiles, expected in (
-        (folder, tmp_path / "quick", {"citeulike"}),
-        (both, tmp_path / "quick", {"citeulike"}),
-        (both, None, {"another"}),
-        (folder, None, set()),
-    ):
-        words = ["--profiles", profiles] if profiles else []
-        listed = report(where, *words, "--figure", "list")
-        check(listed, 0)
-        assert set(re.findall(r"epoch-time-(\w+)-sg", listed.stdout)) == expected
 
 
 def test_a_folder_gets_a_file_for_each_table(folder: Path, tmp_path: Path) -> None:

@@ -185,26 +185,6 @@ def test_sentences_end_in_one_stop(text: str) -> None:
     assert sentence(text) == "a label."
 
 
-def test_every_table_is_in_every_format(tmp_path: Path) -> None:
-    """The tables of ``profile`` and ``audit`` are published like those of runs."""
-    write_tables(tmp_path)
-    titles = (
-        "Unit costs",
-        "What an iteration does",
-        "Milliseconds of an iteration",
-        "Accounts",
-        "Conformance of the samplers",
-        "What is wrong",
-        "Gradients against the exact one",
-    )
-    for kind in ("table", "markdown", "latex", "html", "csv", "json"):
-        result = invoke("report", tmp_path, "--format", kind)
-        assert result.exit_code == 0, result.output
-        page = tmp_path / "report.html"
-        text = page.read_text() if kind == "html" else result.stdout
-        assert [title for title in titles if title not in text] == []
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = write_folder(tmp_path_factory.mktemp("runs"))

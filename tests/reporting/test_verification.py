@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -172,15 +171,6 @@ def test_an_older_run_of_a_seed_is_wrong(folder: Path) -> None:
     assert any("-ns-seed0" in one.note for one in verification.verify(folder).mismatches)
     assert invoke("report", folder).exit_code == 0
     assert verification.verify(folder).mismatches == []
-
-
-def test_ratios_of_two_machines_are_not_kept(folder: Path) -> None:
-    """mixed-ns is of another one: --allow-mixed shows its ratio, and keeps the tables."""
-    kept = (folder / "speedup.parquet").read_bytes()
-    shown = json.loads(invoke("report", folder, "--allow-mixed", "--json").stdout)["speedup"]
-    assert row_of(shown, "mixed-ns")["total_speedup_at_most"] is not None
-    assert (folder / "speedup.parquet").read_bytes() == kept
-    check(invoke("report", folder, "--verify"), 0, "0 do not match")
 
 
 def test_a_row_with_a_diverged_run(folder: Path) -> None:

@@ -115,7 +115,7 @@ def test_the_curve_of_an_older_record_decides(tmp_path: Path) -> None:
     assert record.reported_iteration == 100
     assert record.summary | reported_columns(curve, record.config.patience) == record.summary
     found = Run.of(record)
-    assert (found.reported_iteration, quality_of({0: found})[0].values["recall_at_50"]) == (
+    assert (found.reported_iteration, quality_of([found]).values["recall_at_50"]) == (
         100,
         0.4,
     )

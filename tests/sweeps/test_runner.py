@@ -83,7 +83,7 @@ def test_ledgers_in_turn_split_the_time() -> None:
 
 def rows_of(runs_dir: Path) -> dict[str, dict[str, Any]]:
     (group,) = frames.group(list(records(runs_dir).values()))
-    return {row["sampler"]: row for row in speedup_rows(group, allow_mixed=False, locations={})}
+    return {row["sampler"]: row for row in speedup_rows(group, locations={})}
 
 
 def are_interleaved(runs_dir: Path) -> list[bool]:
@@ -210,7 +210,7 @@ def test_a_diverged_seed_removes_its_arms_figures(tmp_path: Path) -> None:
         write_run(tmp_path, "ns", [9, 4, 2], 20, [0.1, 0.3, 0.4], seed=seed)
         write_run(tmp_path, "strat-ns", [9, 4, 2], 10, [0.1, 0.3, 0.4], seed=seed, status=status)
     (group,) = frames.group(runs.read_all(tmp_path)[0])
-    found = {row["sampler"]: row for row in speedup_rows(group, allow_mixed=False, locations={})}
+    found = {row["sampler"]: row for row in speedup_rows(group, locations={})}
     statuses = [found[name]["status"] for name in ("iid", "ns", "strat-ns")]
     assert statuses == ["baseline", "reached", "diverged"]
     assert found["strat-ns"]["per_iteration_speedup"] == pytest.approx(20)

@@ -24,7 +24,6 @@ from ncfbench.timing.intervals import (
     product,
     quotient,
     ratio_of_medians,
-    ratio_of_variances,
     t_quantile,
     with_assumed_spread,
 )
@@ -200,10 +199,3 @@ def test_a_jackknife_of_a_mean_is_its_standard_error() -> None:
     values = np.array([1.0, 4.0, 2.0, 7.0])
     without = (values.sum() - values) / 3
     assert jackknife_error(without) == pytest.approx(statistics.stdev(values) / 2)
-
-
-def test_more_batches_tell_variances_apart() -> None:
-    few, many = ratio_of_variances(0.5, 4), ratio_of_variances(0.5, 400)
-    assert few.upper == pytest.approx(0.5 * math.exp(1.959964))
-    assert many.upper == pytest.approx(0.5 * math.exp(0.1959964))
-    assert many.lower == pytest.approx(0.5 * math.exp(-0.1959964))

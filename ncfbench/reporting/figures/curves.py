@@ -72,7 +72,7 @@ def draw_answer(answer: Answer) -> Drawing | None:
     return entitle(figure, title, answer.data_label)
 
 
-def draw_targets(runs: Sequence[Run], *, allow_mixed: bool = False) -> Drawing | None:
+def draw_targets(runs: Sequence[Run]) -> Drawing | None:
     """Draw the speedup, in total and in iterations, at every level of loss and recall.
 
     The band is the 95 % interval over seeds. Where some seed did not reach a level, or was past it
@@ -81,9 +81,7 @@ def draw_targets(runs: Sequence[Run], *, allow_mixed: bool = False) -> Drawing |
     Returns:
         None where no level has a ratio.
     """
-    found = {
-        measure: sensitivity(runs, measure, allow_mixed=allow_mixed) for measure in TARGET_MEASURES
-    }
+    found = {measure: sensitivity(runs, measure) for measure in TARGET_MEASURES}
     config, variants = runs[0].config, by_variant(runs)
     if not any(target.speedup.total for own in found.values() for target in own):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -215,29 +215,6 @@ def file_name(kind: str, run: Run) -> str:
     if len(settings) > LONGEST_SETTINGS:
         settings = hashlib.sha256(settings.encode()).hexdigest()[:6]
     return f"{name}-{settings}" if settings else name
-
-
-def profile_name(kind: str, origin: Mapping[str, Any]) -> str:
-    """Return the name of a figure of one data set, loss, batch size and environment.
-
-    Args:
-        origin: values of these by the names of a profile's columns.
-    """
-    digests = f"{origin['data_fingerprint'][:6]}-{origin['environment_key'][:6]}"
-    loss = origin["loss"].replace(":", ".")
-    return f"{kind}-{origin['dataset']}-{loss}-b{origin['batch_size']}-{digests}"
-
-
-def own_settings(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a profile's settings that differ from the defaults, such as ``convolution=plain``.
-
-    The number of negatives is left out where all rows have the same, whatever is usual for an
-    encoder.
-    """
-    words = (row["unusual_settings"] or "").split(", ")
-    if len({each["negatives"] for each in rows} - {None}) == 1:
-        words = [word for word in words if not word.startswith("negatives=")]
-    return ", ".join(words)
 
 
 def rank(sampler: str) -> int:

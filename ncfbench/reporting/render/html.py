@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import shlex
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -19,7 +18,6 @@ from markupsafe import Markup, escape
 from ncfbench import __version__
 from ncfbench.data.sources import prepare_command
 from ncfbench.errors import install_command
-from ncfbench.reporting.beside import SWEEPS
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.results import Results
@@ -65,7 +63,6 @@ def page(results: Results, tables: Sequence[Table], figures: Sequence[str] = ())
             has_plots=find_spec("matplotlib") is not None,
             install=install_command("plots"),
             environments=_environments(results, runs),
-            sweeps=_sweeps(results, places),
             commands=_commands(results, places),
         )
     )
@@ -174,15 +171,6 @@ def _words(value: Any) -> str:
             for item in value
         )
     return str(value)
-
-
-def _sweeps(results: Results, places: Sequence[str]) -> list[tuple[str, str, str]]:
-    found = []
-    for name, text in results.sweeps.items():
-        path = str(results.runs_dir / SWEEPS / f"{name}.toml")
-        command = shlex.join(["ncfbench", "sweep", path, *places])
-        found.append((str(tomllib.loads(text).get("title", name)), text, command))
-    return found
 
 
 def _commands(results: Results, places: Sequence[str]) -> list[str]:

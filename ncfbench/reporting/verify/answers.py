@@ -97,9 +97,8 @@ def _checks(
             target = mean(run.lowest for run in arm.values())
             expected |= {"baseline": row["arm"], "target": target}
         recall: Values = dict.fromkeys(("recall_at_50", "recall_at_50_error"))
-        for quality in row["quality"]:
-            if "reported" in quality["moments"]:
-                recall = {name: quality["values"][name] for name in recall}
+        if quality := row["quality"]:
+            recall = {name: quality["values"][name] for name in recall}
         notes = [f"its name lacks {word}" for word in _words(arm) if word not in row["arm"]]
         yield Check("answer", f"{cell}/{row['arm']}", {**row, **recall}, values, notes)
     for row in written.values():

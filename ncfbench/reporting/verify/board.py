@@ -15,12 +15,12 @@ Row = Mapping[str, Any]
 Contestant: TypeAlias = Ranked | Row
 """An arm, or the row of a floor."""
 NAMED = ("encoder", "loss", "sampler")
+TARGET = 0.97
 PLACES = {"recommended": 0, "tied": 1, "lower": 1, "slower": 2, "left": 2}
-LIMITS = (1.3, 2.0, 4.0)
 
 
 def board_checks(board: Row | None, arms: Sequence[Arm], floors: Sequence[Row]) -> Iterator[Check]:
-    """Yield the checks of each contestant: its times, and its profile over the data sets.
+    """Yield the checks of each contestant's times.
 
     Args:
         board: as ``report --json`` prints it; None where there is none.
@@ -62,38 +62,32 @@ def board_checks(board: Row | None, arms: Sequence[Arm], floors: Sequence[Row]) 
         for one in own_arms:
             runs = tuple(sorted(run.name for run in one.runs.values()))
             contestants[digest][names.get(runs, runs[0])] = one
-    known = {(row["target"], name) for row in rows for own in contestants.values() for name in own}
-    for target, name in sorted(known - {(row["target"], row["contestant"]) for row in rows}):
-        yield Check("board", f"{target:g}/{name}", {}, {}, ["it is not on the board"])
+    known = {name for own in contestants.values() for name in own}
+    for name in sorted(known - {row["contestant"] for row in rows}):
+        yield Check("board", name, {}, {}, ["it is not on the board"])
     for row in rows:
-        cell, on = f"{row['target']:g}/{row['contestant']}", dict(contestants)
-        values = dict.fromkeys(("tied", *(f"within_{limit:g}" for limit in LIMITS), "ever"), 0)
+        cell, on = row["contestant"], dict(contestants)
         for each in row["on"]:
             own = on.pop(each["data_fingerprint"], {})
             if row["contestant"] not in own:
                 note = "no such floor is kept, or no arm on all data sets has just its runs"
                 yield Check("board", f"{cell}/{each['dataset']}", each, {}, [note])
                 continue
-            times = _times(own, rankings[each["data_fingerprint"]], row["target"])
+            times = _times(own, rankings[each["data_fingerprint"]])
             seconds, is_tied = times[row["contestant"]]
-            comes, first = seconds < math.inf, min(at for at, _ in times.values())
-            kept = {"seconds": seconds if comes else math.nan, "is_tied": is_tied}
+            kept = {"seconds": seconds if seconds < math.inf else math.nan, "is_tied": is_tied}
             yield Check("board", f"{cell}/{each['dataset']}", each, kept)
-            values["tied"] += is_tied
-            values["ever"] += comes
-            for limit in LIMITS:
-                values[f"within_{limit:g}"] += comes and seconds <= limit * max(first, 1e-3)
         notes = [f"it lacks {digest}" for digest, own in on.items() if row["contestant"] in own]
-        yield Check("board", cell, row, values, notes)
+        yield Check("board", cell, row, {}, notes)
 
 
 def _times(
-    contestants: Mapping[str, Contestant], ranking: Ranking, target: float
+    contestants: Mapping[str, Contestant], ranking: Ranking
 ) -> dict[str, tuple[float, bool]]:
-    """Return the seconds of each contestant to a target, and whether it is the soonest one or
+    """Return the seconds of each contestant to the target, and whether it is the soonest one or
     cannot be told from it.
     """
-    level = target * max(_quality(one, ranking) for one in contestants.values())
+    level = TARGET * max(_quality(one, ranking) for one in contestants.values())
     seconds = {name: _seconds(one, ranking, level) for name, one in contestants.items()}
     first = contestants[min(seconds, key=lambda name: seconds[name])]
     return {

@@ -115,12 +115,8 @@ def recall_row(cell: Cell) -> Values:
     return values | {"status": "no recall" if has_none else "measured"}
 
 
-def speedup_row(cell: Cell, *, divides_mixed: bool) -> Values:
-    """Return the values of a row of the speedup table.
-
-    Args:
-        divides_mixed: times of different environments are divided too.
-    """
+def speedup_row(cell: Cell) -> Values:
+    """Return the values of a row of the speedup table."""
     own, pairs, values = list(cell.runs.values()), cell.pairs, _unknown(schemas.SPEEDUP)
     bases = (cell.baselines or {}).values() if own else ()
     values |= {
@@ -139,7 +135,7 @@ def speedup_row(cell: Cell, *, divides_mixed: bool) -> Values:
     else:
         values["same_environment"] = cell.is_of_one_environment
         values["full_iteration_spread"] = max(run.spread for pair in pairs for run in pair)
-        status = _compare(pairs, values, is_timed=divides_mixed or cell.is_of_one_environment)
+        status = _compare(pairs, values, is_timed=cell.is_of_one_environment)
         if cell.runs is cell.baselines and status != "diverged":
             status = "not trained" if status == "no baseline" else "baseline"
     if counted := [run for run, _ in pairs] or own:

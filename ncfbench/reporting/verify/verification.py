@@ -87,19 +87,13 @@ def verify(
 def _table_checks(table: str, rows: Sequence[Row], expected: Mapping[Key, Cell]) -> Iterator[Check]:
     """Yield the check of each row, and of each that is not there."""
     keys = [tuple(row[name] for name in KEY) for row in rows]
-    # A table that was made with --allow-mixed shows it in one row.
-    divides = any(
-        row.get("per_iteration_speedup") is not None
-        for key, row in zip(keys, rows, strict=True)
-        if key in expected and not expected[key].is_of_one_environment
-    )
     for key, row in zip(keys, rows, strict=True):
         notes = [f"the row is there {keys.count(key)} times"] if keys.count(key) > 1 else []
         values: Values = {}
         if key not in expected:
             notes.append("no run makes this row")
         elif table == "speedup":
-            values = speedup_row(expected[key], divides_mixed=divides)
+            values = speedup_row(expected[key])
         else:
             values = recall_row(expected[key])
         yield Check(table, _words(key), row, values, notes)

@@ -36,7 +36,6 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
             **({"feature_seconds": seconds} if (seconds := answer.feature_seconds) else {}),
             "arms": [_as_row(arm) for arm in answer.arms],
             "floors": floor_rows(answer),
-            "frontier": [step._asdict() for step in answer.frontier()],
             "caveats": [caveat._asdict() for caveat in caveats(answer)],
         }
         for answer in answers
@@ -75,6 +74,6 @@ def _as_row(arm: ArmResult) -> dict[str, Any]:
         "seconds_to_target": arm.seconds,
         **interval_columns("times_sooner", arm.sooner.total if arm.sooner else None),
         "times_sooner_at_most": arm.sooner and arm.sooner.total_at_most,
-        "quality": [asdict(quality) for quality in arm.quality],
+        "quality": arm.reported and asdict(arm.reported),
         "runs": [run.name for run in arm.runs.values()],
     }

@@ -1,11 +1,10 @@
-"""Answers as a paragraph and a table of 80 columns; quality and the best recall at every time."""
+"""Answers as a paragraph and a table of 80 columns."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 
 from ncfbench.reporting.answers import BEST, Answer, Caveat
@@ -14,13 +13,9 @@ from ncfbench.reporting.floors import FloorResult, floors_sentence
 from ncfbench.reporting.formats import counted, estimate, three_digits
 from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import (
-    COLD_USERS,
     EPOCH_NOTE,
     ERROR,
-    KNOWN_ITEMS,
-    NEW_ITEMS,
     RECALL,
-    Quality,
 )
 from ncfbench.reporting.table import Cell, Col, Style, Table
 from ncfbench.reporting.views.sentences import (
@@ -68,12 +63,6 @@ COLUMNS = [
 """
 NOT_INTERLEAVED = "Some runs did not take turns, so a change of the machine's speed counts."
 FLOORS_NOTE = "no training: s is for content, fit and the choice of a penalty."
-FRONTIER = [
-    Col("arm", "name", wraps=True),
-    Col("from s", "since", three_digits),
-    Col("recall@50 then", "recall_since", ".3f"),
-    Col("at its last gain", "recall_until", ".3f"),
-]
 
 
 def answer_columns(target: str) -> list[Col]:
@@ -102,30 +91,6 @@ def ranking_tables(answers: Sequence[Answer]) -> list[Table]:
         )
         for answer in answers
         if len(answer.arms) > len(answer.main)
-    ]
-
-
-def quality_tables(answers: Sequence[Answer]) -> list[Table]:
-    """Return the quality of the main arms of each answer at each moment, with its epoch."""
-    return [
-        _quality_table(answer, rows)
-        for answer in answers
-        if (rows := [(arm, quality) for arm in answer.main for quality in arm.quality])
-    ]
-
-
-def frontier_tables(answers: Sequence[Answer]) -> list[Table]:
-    """Return which arm has the best recall after how much training, for each answer."""
-    return [
-        Table.of(
-            f"Best {answer.judged_by} recall at every training time: {answer.subject}",
-            FRONTIER,
-            steps,
-            filter(None, [features_sentence(answer.feature_seconds)]),
-            name=answer.named("frontier"),
-        )
-        for answer in answers
-        if len(answer.arms) > 1 and (steps := answer.frontier())
     ]
 
 
@@ -195,7 +160,7 @@ def caveats(answer: Answer) -> list[Caveat]:
     if not answer.is_interleaved:
         found.append(Caveat("not_interleaved", NOT_INTERLEAVED))
     if better := better_recall(answer.best, answer.arms):
-        found.append(Caveat("better_recall", f"{better}: see --table {answer.named('frontier')}."))
+        found.append(Caveat("better_recall", f"{better}."))
     return found
 
 
@@ -257,44 +222,6 @@ def _chance(answer: Answer) -> str:
     if chance is None:
         return ""
     return f"By chance it is {chance:.3f}." if chance < 1 else f"{CERTAIN[0].upper()}{CERTAIN[1:]}"
-
-
-def _quality_table(answer: Answer, rows: Sequence[tuple[ArmResult, Quality]]) -> Table:
-    measures = {RECALL: "recall@50", "ndcg_at_50": "NDCG@50", "mrr": "MRR"}
-    parts = {COLD_USERS: "cold users", NEW_ITEMS: "new items", KNOWN_ITEMS: "known items"}
-    measured = {part for part in parts if any(row.values[part] is not None for _, row in rows)}
-    measures |= {part: heading for part, heading in parts.items() if part in measured}
-    chances = [
-        f"{heading} {chance:.3f}"
-        for measure, heading in measures.items()
-        if (chance := rows[0][1].values.get(f"{measure}_chance")) is not None
-    ]
-    rules = {str(run.summary["reported_by"]) for arm in answer.main for run in arm.runs.values()}
-    notes = [f"By chance: {', '.join(chances)}."] if chances else []
-    of_users = "NDCG, MRR and cold users"
-    if KNOWN_ITEMS in measured:
-        of_users = "NDCG, MRR, cold users, new items and known items"
-    notes.append(f"{ERROR}; that of {of_users} has no part of the items.")
-    notes.append(f"How reported epochs were chosen: {'; '.join(sorted(rules))}.")
-    if answer.target is not None:
-        notes.append("target: the first evaluation after the target loss was reached.")
-    if COLD_USERS in measured:
-        notes.append("Cold users: recall@50 of those without a training link.")
-    if KNOWN_ITEMS in measured:
-        notes.append("New items: recall@50 of links to items without a training link.")
-    cols = [
-        Col("arm", lambda row: row[0].name, wraps=True),
-        Col("at", lambda row: ", ".join(row[1].moments), align="left"),
-        Col("epoch", lambda row: row[1].epoch, ".3g"),
-    ]
-    cols += [Col(heading, partial(_measure, measure)) for measure, heading in measures.items()]
-    kind = "test links" if KNOWN_ITEMS in measured else "cold test items"
-    title = f"Quality on {kind}: {answer.subject}"
-    return Table.of(title, cols, rows, notes, grouped=1, name=answer.named("quality"))
-
-
-def _measure(measure: str, row: tuple[ArmResult, Quality]) -> str:
-    return row[1].text(measure)
 
 
 def _ratio(answer: Answer, best: ArmResult, baseline: ArmResult) -> str:

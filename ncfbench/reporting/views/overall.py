@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any
 
 from ncfbench.reporting.answers import Caveat
-from ncfbench.reporting.arms import TEST_RECALL, ArmResult
 from ncfbench.reporting.floors import FloorResult, floors_sentences
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import grouped, interval_columns
@@ -25,15 +23,6 @@ from ncfbench.timing.ranking import SHARE
 
 NUMBERS = ("learning_rate", "batch_size", "stratum_size")
 """Settings of which an answer says that its value is the largest or the smallest that was tried."""
-LEVEL_SHARES = (0.5, 0.9)
-LEVELS_NOTE = (
-    "Objectives that differ have no probe in common. Seconds of training (full account; by a"
-    " profile where runs were disturbed) to the first evaluations with"
-    f" {' and '.join(f'{100 * share:.0f} %' for share in LEVEL_SHARES)} of the best"
-    " test recall@50 of all arms, and to the arm's own best; in brackets the lowest and highest"
-    " seed. Arms of different objectives did not take turns."
-)
-FEATURES_NOTE = "Seconds count those that derived item features took before training."
 BY_TEST = "Test links decided: some runs have no recall of validation links."
 NO_CHOICE = "No choice can be justified: no arm ranks clearly better than chance."
 
@@ -142,41 +131,6 @@ def overall_tables(answers: Sequence[Overall]) -> list[Table]:
     ]
 
 
-def objective_tables(answers: Sequence[Overall]) -> list[Table]:
-    """Return all arms of each answer by their seconds to :data:`LEVEL_SHARES` of the largest test
-    recall@50 of all: those that reach the highest level first, the soonest before the others.
-    """
-    tables = []
-    for answer in answers:
-        # All seeds count here, not only those that decide.
-        every = (ArmResult(arm.name, arm.config, arm.runs) for arm in answer.arms)
-        arms = [(arm, arm.peak) for arm in every if arm.peak and not arm.has_diverged]
-        largest = max((peak.recall for _, peak in arms), default=0.0)
-        levels = [share * largest for share in LEVEL_SHARES]
-        rows = []
-        for arm, peak in arms:
-            means, recalls = arm.means(TEST_RECALL), peak.recalls
-            at = [next((at for at, recall in means if recall >= level), None) for level in levels]
-            order = *(math.inf if one is None else one for one in reversed(at)), -peak.recall
-            ends = f" ({min(recalls):.3f} to {max(recalls):.3f})" if recalls[1:] else ""
-            rows.append((order, arm.name, *at, f"{peak.recall:.3f}{ends}", peak.seconds))
-        cols = [
-            Col("arm", 1, wraps=True),
-            *(
-                Col(f"s to {level:.3f}", place, three_digits, absent="never")
-                for place, level in enumerate(levels, 2)
-            ),
-            Col("best recall@50", 4),
-            Col("after s", 5, three_digits),
-        ]
-        waits = any(arm.feature_seconds for arm, _ in arms)
-        notes = [LEVELS_NOTE, *([FEATURES_NOTE] if waits else [])]
-        title = f"Recall by training time, over objectives: {answer.config.dataset}"
-        name = answer.named("objectives")
-        tables.append(Table.of(title, cols, sorted(rows, key=itemgetter(0)), notes, name=name))
-    return tables
-
-
 def as_rows(answers: Sequence[Overall]) -> list[dict[str, Any]]:
     """Return answers about finished runs as plain objects, for JSON; times in seconds."""
     return [
@@ -227,7 +181,6 @@ def facts(answer: Overall) -> dict[str, Any]:
             }
             for row in worth(answer)
         ],
-        "frontier": [step._asdict() for step in answer.frontier()],
     }
 
 

@@ -38,9 +38,7 @@ CENSORED_NOTE = (
     " did)."
 )
 RECALL_NOTE = f"{ERROR}, whose number is in brackets."
-KINDS_NOTE = (
-    "Links to new and to known items count alike; the tables named quality-... tell them apart."
-)
+KINDS_NOTE = "Links to new and to known items count alike; the answers tell them apart."
 WITHOUT_ERROR = "Without ±: some run has no error."
 TIES_NOTE = (
     "Bold: the best, and what cannot be told from it by paired differences over seeds; with one"
@@ -166,10 +164,7 @@ def _untrained_notes(comparisons: Sequence[Comparison]) -> list[str]:
 def _epochs_note(epochs: set[str]) -> str:
     if len(epochs) < 2:
         return f"At epoch {epochs.pop()}." if epochs else "No epoch was evaluated."
-    return (
-        "@: the reported epoch, mean over seeds; the tables named quality-... have the last one"
-        " too."
-    )
+    return "@: the reported epoch, mean over seeds."
 
 
 def _by_row_notes(comparisons: Sequence[Comparison]) -> list[str]:
@@ -199,7 +194,6 @@ def _speedup(measure: str, marked: Mark | None, row: Row, best: bool) -> Cell:
     text, lower, upper = f"{value:.2f}", row.get(f"{measure}_lower"), row.get(f"{measure}_upper")
     if lower is not None and upper is not None and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
-    text += " mixed" if marked and not row.get("same_environment", True) else ""
     signs = mark(row)
     return Cell(text + signs, "best" if best and BUSY.sign not in signs else "plain")
 

@@ -1,15 +1,21 @@
-"""Figures of costs, from profiles: the time of an epoch, and speedups as items become dearer."""
+"""Draw the crossover figures of docs/costly-items.md: speedup as items become dearer.
+
+Repeat with ``python docs/draw_crossover.py`` (needs the ``plots`` extra). The profiles and runs are
+kept in results/.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import median
+from pathlib import Path
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ncfbench.catalog import ENCODERS, find_encoder, find_loss, find_sampler
+import ncfbench
+from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
@@ -17,15 +23,38 @@ from ncfbench.reporting.figures.drawing import (
     finish,
     label_few,
     new_figure,
-    own_settings,
     rank,
     sampler_style,
+    save,
 )
+from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.profiles import by_profile
+from ncfbench.reporting.tied import log_ratios
 
+RESULTS = Path(__file__).parents[1] / "results"
+FIGURES = {
+    "citeulike-title-tags-encoders": (
+        "citeulike-title-tags",
+        "crossover-citeulike-sg-b512-c8d53f-2c500e.png",
+    ),
+    "anime-encoders": ("anime-encoders", "crossover-anime-sg-b512-0e667c-b87531.svg"),
+}
+"""By folder of profiles: the folder of runs that give iterations, and the figure."""
 Row = Mapping[str, Any]
-HATCHES = ("", "//", "..", "xx", "\\\\", "--", "++", "oo", "||", "**")
-"""Hatches of bars, which tell them apart without colour."""
+
+
+def main() -> None:
+    """Draw the figure of each folder of profiles."""
+    for folder, (runs, name) in FIGURES.items():
+        results = ncfbench.report(RESULTS / runs, profiles=RESULTS / folder)
+        rows = [row for row in results.beside["costmodel"] if row["loss"] == "sg"]
+        # Texts may differ: some encoders need word pieces.
+        rows = [row for row in rows if row["links"] == rows[0]["links"]]
+        digits = rows[0]["data_fingerprint"]
+        labels = [run.data_label for run in results.runs if run.data_fingerprint == digits]
+        label = labels[0] if labels else ""
+        drawing = draw_crossover(rows, iterations_of(results.groups, rows), label)
+        save(drawing, [RESULTS / folder / "figures" / name])
 
 
 class Iterations(NamedTuple):
@@ -33,56 +62,6 @@ class Iterations(NamedTuple):
 
     encoder: str
     by_sampler: Mapping[str, float]
-
-
-def draw_epoch_times(rows: Sequence[Row], data_label: str) -> Drawing:
-    """Draw the seconds of an epoch by encoder and sampler, on a logarithmic scale.
-
-    Args:
-        rows: of the cost model, with one data set, loss, batch size and environment.
-        data_label: see :class:`ncfbench.reporting.frames.Run`.
-    """
-    times = {
-        (row["encoder"], own_settings(row, rows), row["sampler"]): (
-            row["measured_full_iteration_seconds"] * row["links"] / row["batch_size"]
-        )
-        for row in rows
-    }
-    order = [*ENCODERS, *(encoder for encoder, _, _ in times)]
-    arms = sorted({key[:2] for key in times}, key=lambda arm: (order.index(arm[0]), arm[1]))
-    samplers = sorted({sampler for _, _, sampler in times}, key=rank)
-    figure = new_figure(max(6.4, 1.3 * len(arms)), 3.8)
-    axis = figure.subplots()
-    width = 0.8 / len(samplers)
-    for index, sampler in enumerate(samplers):
-        known = {key[:2]: seconds for key, seconds in times.items() if key[2] == sampler}
-        places = [place for place, arm in enumerate(arms) if arm in known]
-        left = (index - (len(samplers) - 1) / 2) * width
-        axis.bar(
-            [place + left for place in places],
-            [known[arms[place]] for place in places],
-            0.9 * width,
-            color=sampler_style(sampler)["color"],
-            edgecolor="black",
-            hatch=HATCHES[index % len(HATCHES)],
-            label=find_sampler(sampler).title,
-        )
-    axis.set_yscale("log")
-    labels = [
-        "\n".join([find_encoder(name).title, *filter(None, unusual.split(", "))])
-        for name, unusual in arms
-    ]
-    axis.set_xticks(range(len(arms)), labels)
-    axis.set_ylabel("time of an epoch, s (full account, log scale)")
-    finish(axis)
-    lowest = 10 ** math.floor(math.log10(min(times.values())))
-    legend_rows = math.ceil(len(samplers) / 4)
-    axis.set_ylim(lowest, axis.get_ylim()[1] * 2 * 1.5**legend_rows)
-    axis.legend(frameon=False, ncols=4, fontsize="small", loc="upper left")
-    first = rows[0]
-    loss = find_loss(first["loss"]).title
-    title = f"Time of an epoch: {first['dataset']}, {loss}, b={first['batch_size']}"
-    return entitle(figure, title, data_label)
 
 
 def draw_crossover(rows: Sequence[Row], iterations: Iterations | None, data_label: str) -> Drawing:
@@ -201,3 +180,39 @@ def _items(row: Row) -> float:
 
 def _rest(row: Row) -> float:
     return float(row["predicted_full_iteration_seconds"]) - _items(row)
+
+
+def own_settings(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a profile's settings that differ from the defaults, such as ``convolution=plain``.
+
+    The number of negatives is left out where all rows have the same, whatever is usual for an
+    encoder.
+    """
+    words = (row["unusual_settings"] or "").split(", ")
+    if len({each["negatives"] for each in rows} - {None}) == 1:
+        words = [word for word in words if not word.startswith("negatives=")]
+    return ", ".join(words)
+
+
+def iterations_of(groups: Sequence[Sequence[Run]], profiled: Sequence[Row]) -> Iterations | None:
+    """Return how many times fewer iterations each sampler needs, by the runs of the profiles' data,
+    loss and batch size with the most samplers that come down to the reference; none without such.
+    """
+    alike = {(row["data_fingerprint"], row["loss"], row["batch_size"]) for row in profiled}
+    found = []
+    for runs in groups:
+        config = runs[0].config
+        if (runs[0].data_fingerprint, config.loss, config.batch_size) in alike:
+            logs = {
+                arm.sampler: list(log_ratios(own.values(), "iterations_speedup").values())
+                for arm, own in by_variant(runs).items()
+                if not arm.note(config.encoder)
+            }
+            ratios = {name: math.exp(fmean(values)) for name, values in logs.items() if values}
+            found.append(Iterations(config.encoder, ratios))
+    most = max(found, key=lambda iterations: len(iterations.by_sampler), default=None)
+    return most if most and most.by_sampler else None
+
+
+if __name__ == "__main__":
+    main()
