@@ -46,6 +46,6 @@ def record(
     )
 
 
-def rows_of(records: list[RunRecord], **options: Any) -> dict[str, dict[str, Any]]:
-    (found,) = compare(frames.group(records), **options)
+def rows_of(records: list[RunRecord]) -> dict[str, dict[str, Any]]:
+    (found,) = compare(frames.group(records))
     return {f"{row['sampler']} {row['variant']}".strip(): row for row in found.speedups}

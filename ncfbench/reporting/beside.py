@@ -66,17 +66,16 @@ def write_manifests(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | Non
 
 
 def keep_rows(path: Path, rows: Rows, schema: pa.Schema) -> Path:
-    """Write a table, unless it is there with these rows, whatever folders its commands name.
+    """Write a table, unless it is there with these rows.
 
     Raises:
         DataError: the folder cannot be written.
     """
-    names = [name for name in schema.names if name != "command"]
     try:
         kept = tables.read_rows(path, schema)
     except DataError:
         kept = None
-    if kept is None or _values(kept, names) != _values(rows, names):
+    if kept is None or _values(kept, schema.names) != _values(rows, schema.names):
         tables.write_rows(path, rows, schema)
     return path
 

@@ -47,7 +47,6 @@ from ncfbench.reporting.views.overall import overall_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.reporting.views.results import (
-    missing_tables,
     parts_tables,
     recall_tables,
     speedup_tables,
@@ -143,8 +142,7 @@ class Results:
             is_covered = answer.data_fingerprint in covered
             found += in_section("detail" if is_covered else "answer", [table])
         papers = [*speedup_tables(self.comparisons), *recall_tables(self.comparisons)]
-        missing = missing_tables([*self.speedup, *self.recall])
-        found += in_section("main", [*papers, *missing])
+        found += in_section("main", papers)
         details = [
             *ranking_tables(self.answers),
             *parts_tables(self.comparisons),
@@ -233,19 +231,17 @@ class Results:
         Nothing is written beside the runs where only some of them were wanted.
 
         Args:
-            folder: the runs' folder by default. In another one, commands are left out, since they
-                name folders of this machine.
+            folder: the runs' folder by default.
 
         Raises:
             DataError: the folder cannot be written.
         """
         if not self.comparisons or (self.is_filtered and folder is None):
             return []
-        own = {} if folder is None else {"command": None}
         folder = folder or self.runs_dir
         written = {
-            "speedup": ([row | own for row in self.speedup], schemas.SPEEDUP),
-            "recall": ([row | own for row in self.recall], schemas.RECALL),
+            "speedup": (self.speedup, schemas.SPEEDUP),
+            "recall": (self.recall, schemas.RECALL),
         }
         if floors := self.floor_rows:
             written["floors"] = floors, schemas.FLOOR
@@ -297,9 +293,8 @@ def collect(
         [replace(run, data_label=labels.get(run.data_fingerprint, "")) for run in compared]
         for compared in grouped
     )
-    # What was left out on purpose is not missing.
     is_chosen = bool(wanted) or chosen_by is not None
-    comparisons = compare(labelled, locations=locations, has_missing=not is_chosen)
+    comparisons = compare(labelled)
     beside, unreadable = find_tables(folders.runs_dir, profiles or folders.runs_dir, wanted)
     if profiles is not None and not beside.keys() & schemas.PROFILE_TABLES.keys():
         raise UsageError(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler, serves
+from ncfbench.catalog import SAMPLERS
 from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.convergence import why_no_ratio, why_untrained
 from ncfbench.reporting.frames import Arms, Run, by_variant, interval_columns, over_seeds, paired
-from ncfbench.reporting.labels import run_command, unusual_label
+from ncfbench.reporting.labels import unusual_label
 from ncfbench.reporting.quality import standard_error
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
 from ncfbench.runs.arms import Variant
@@ -41,38 +41,21 @@ class Comparison:
         return self.config.dataset, self.runs[0].data_fingerprint
 
 
-def compare(
-    groups: Iterable[Sequence[Run]],
-    *,
-    locations: Mapping[str, str] | None = None,
-    has_missing: bool = True,
-) -> list[Comparison]:
-    """Return the comparison of each group of runs.
-
-    Args:
-        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
-        has_missing: keep the rows of samplers without a run.
-    """
-    found = []
-    for runs in groups:
-        speedups = speedup_rows(runs, locations=locations or {})
-        both = speedups, recall_rows(runs, locations=locations or {})
-        kept = ([row for row in rows if has_missing or row["status"] != "missing"] for rows in both)
-        found.append(Comparison(runs, *kept))
-    return found
+def compare(groups: Iterable[Sequence[Run]]) -> list[Comparison]:
+    """Return the comparison of each group of runs."""
+    return [Comparison(runs, speedup_rows(runs), recall_rows(runs)) for runs in groups]
 
 
-def speedup_rows(runs: Sequence[Run], *, locations: Mapping[str, str]) -> list[Row]:
-    """Return one row for each arm of a group, and one for each valid sampler without a run.
+def speedup_rows(runs: Sequence[Run]) -> list[Row]:
+    """Return one row for each arm of a group.
 
     ``tied`` are the columns in which a row is the best of its baseline, or cannot be told from it.
-    See :func:`compare` for the arguments.
     """
     arms, first = by_variant(runs), runs[0]
     rows, tied = [], tied_speedups(arms)
-    for variant in _ordered_variants(arms, first.config):
-        own = list(arms.get(variant, {}).values())
-        base = own[0].baseline if own else None
+    for variant in sorted(arms, key=_order):
+        own = list(arms[variant].values())
+        base = own[0].baseline
         bases = [] if base is None else list(arms[base].values())
         pairs = paired(own)
         row = _identity(first, variant) | {
@@ -81,12 +64,9 @@ def speedup_rows(runs: Sequence[Run], *, locations: Mapping[str, str]) -> list[R
             "interleaved": bool(pairs) and all(are_interleaved(*pair) for pair in pairs),
             "simulated": any(run.is_simulated for run in [*own, *bases]),
         }
-        status, wanted = _obstacle(arms, variant, first)
-        if wanted is not None:
-            row["command"] = _filling_command(first, *wanted, locations)
-        if status:
+        if status := _obstacle(arms, variant):
             row |= {"status": status, "runs": [run.name for run in own]}
-            row |= {"seeds": len(own), **_means(own)} if own else {}
+            row |= {"seeds": len(own), **_means(own)}
         else:
             row |= _paired_values(pairs, is_baseline=variant == base)
             known = (column for column in tied.get(variant, ()) if row.get(column) is not None)
@@ -95,18 +75,13 @@ def speedup_rows(runs: Sequence[Run], *, locations: Mapping[str, str]) -> list[R
     return rows
 
 
-def recall_rows(runs: Sequence[Run], *, locations: Mapping[str, str]) -> list[Row]:
-    """Return one row for each arm of a group, and one for each valid sampler without a run."""
+def recall_rows(runs: Sequence[Run]) -> list[Row]:
+    """Return one row for each arm of a group."""
     arms, first = by_variant(runs), runs[0]
     rows, tied = [], tied_recalls(arms)
-    for variant in _ordered_variants(arms, first.config):
-        own = list(arms.get(variant, {}).values())
-        row = _identity(first, variant) | {"runs": [run.name for run in own]}
-        if not own:
-            command = _filling_command(first, variant, _missing_seed(arms, first), locations)
-            rows.append(row | {"status": "missing", "command": command})
-            continue
-        row["seeds"] = len(own)
+    for variant in sorted(arms, key=_order):
+        own = list(arms[variant].values())
+        row = _identity(first, variant) | {"runs": [run.name for run in own], "seeds": len(own)}
         if lost := sum(run.has_diverged for run in own):
             reason = f"{lost} of {len(own)} seeds diverged"
             rows.append(row | {"status": "diverged", "reason": reason})
@@ -128,37 +103,15 @@ def recall_rows(runs: Sequence[Run], *, locations: Mapping[str, str]) -> list[Ro
     return rows
 
 
-def _filling_command(
-    run: Run, variant: Variant, seed: int, locations: Mapping[str, str]
-) -> str | None:
-    return run_command(run.config, variant, seed, locations)
-
-
-def _missing_seed(arms: Arms, first: Run) -> int:
-    """Return the seed for a missing run: the baseline's smallest, else the smallest of all."""
-    baselines = [
-        seed for arm in arms if arm.sampler == first.baseline_sampler for seed in arms[arm]
-    ]
-    return min(baselines or [seed for by_seed in arms.values() for seed in by_seed])
-
-
-def _obstacle(arms: Arms, variant: Variant, first: Run) -> tuple[str, tuple[Variant, int] | None]:
-    """Return why an arm has no pair with times, and the arm and seed to run for one."""
-    runs = arms.get(variant)
-    if not runs:
-        return "missing", (variant, _missing_seed(arms, first))
+def _obstacle(arms: Arms, variant: Variant) -> str:
+    """Return why an arm has no pair with times; nothing where it has one."""
+    runs = arms[variant]
     if not all(run.is_timed for run in runs.values()):
-        return "diverged" if any(run.has_diverged for run in runs.values()) else "no times", None
+        return "diverged" if any(run.has_diverged for run in runs.values()) else "no times"
     base = next(iter(runs.values())).baseline
     if base is None:
-        sampler, loss = find_sampler(first.baseline_sampler), find_loss(first.config.loss)
-        if not serves(sampler, loss):
-            return "no baseline", None
-        paper = find_encoder(first.config.encoder).negatives
-        return "no baseline", (Variant(first.baseline_sampler, None, paper), min(runs))
-    if runs.keys().isdisjoint(arms[base]):
-        return "no baseline of this seed", (base, min(runs))
-    return "", None
+        return "no baseline"
+    return "no baseline of this seed" if runs.keys().isdisjoint(arms[base]) else ""
 
 
 def _paired_values(pairs: Sequence[tuple[Run, Run]], *, is_baseline: bool) -> Row:
@@ -217,28 +170,12 @@ def _paired_values(pairs: Sequence[tuple[Run, Run]], *, is_baseline: bool) -> Ro
     return row
 
 
-def _ordered_variants(arms: Iterable[Variant], config: RunConfig) -> list[Variant]:
-    """Return the arms in the paper's order.
-
-    A valid sampler of the paper without a run is there with the paper's settings.
-    """
-    variants = []
-    for name in dict.fromkeys([*SAMPLERS, *sorted(variant.sampler for variant in arms)]):
-        present = [variant for variant in arms if variant.sampler == name]
-        variants += sorted(present, key=_order)
-        sampler = find_sampler(name)
-        # The paper's samplers have the paper's objective.
-        is_papers = sampler.in_paper
-        if not present and is_papers and serves(sampler, find_loss(config.loss)):
-            strata = RunConfig.stratum_size if sampler.reads("stratum_size") else None
-            paper = find_encoder(config.encoder).negatives
-            variants.append(Variant(name, strata, paper if sampler.reads("negatives") else None))
-    return variants
-
-
-def _order(variant: Variant) -> tuple[str, int, int, int]:
+def _order(variant: Variant) -> tuple[Any, ...]:
+    """Return the key of an arm in the paper's order."""
+    known = [*SAMPLERS]
+    place = known.index(variant.sampler) if variant.sampler in known else len(known)
     sizes = (variant.stratum_size or 0, variant.negatives or 0, variant.uniform_items or 0)
-    return (variant.strata or "", *sizes)
+    return (place, variant.sampler, variant.strata or "", *sizes)
 
 
 def _identity(run: Run, variant: Variant) -> Row:

@@ -166,9 +166,9 @@ SPEEDUP = _schema(
         f"{name}_speedup" for name in ("per_iteration", "iterations", "total", "step_per_iteration")
     ),
     "iterations_speedup_at_most total_speedup_at_most",
-    "flag: interleaved simulated same_environment texts: runs baseline_runs text: command reason",
+    "flag: interleaved simulated same_environment texts: runs baseline_runs text: reason",
 )
-"""The paper's speedup table. ``status``: baseline, reached, not reached, diverged, missing; no
+"""The paper's speedup table. ``status``: baseline, reached, not reached, diverged; no
 baseline, also where it diverged or has not trained (``reason``), so that there are ratios of times
 only; or not trained, of a baseline itself.
 
@@ -183,7 +183,7 @@ RECALL = _schema(
     _CELL,
     "status integer: seeds number: reported_epoch",
     _with_intervals(f"test_recall_at_{m}" for m in CUTOFFS),
-    "text: reason texts: runs text: command",
+    "text: reason texts: runs",
 )
 """The paper's recall table: means over seeds, with 95 % intervals, which are null with one seed."""
 

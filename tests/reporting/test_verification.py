@@ -96,10 +96,6 @@ def row_of(rows: Rows, sampler: str = "ns") -> dict[str, Any]:
     return next(row for row in rows if row["sampler"] == sampler)
 
 
-def without_runs(rows: Rows) -> dict[str, Any]:
-    return next(row for row in rows if row["status"] == "missing")
-
-
 def swap_labels(rows: Rows) -> None:
     names = {"ns": "strat-ns", "strat-ns": "ns"}
     for row in rows:
@@ -118,12 +114,10 @@ def set_number(row: dict[str, Any], value: float | None) -> None:
 EDITS: dict[str, Callable[[Rows], Any]] = {
     "swap labels": swap_labels,
     "delete a row": lambda rows: rows.remove(row_of(rows)),
-    "delete a row without runs": lambda rows: rows.remove(without_runs(rows)),
     "delete all": lambda rows: rows.clear(),
     "duplicate": lambda rows: rows.append(row_of(rows)),
     "rename the data set": rename_the_data_set,
     "invent a row": lambda rows: rows.append(row_of(rows) | {"variant": "s=8"}),
-    "give a row without runs a number": lambda rows: set_number(without_runs(rows), 0.5),
     "delete a number": lambda rows: set_number(row_of(rows), None),
     "leave a seed out": lambda rows: row_of(rows)["runs"].pop(),
     "list a run twice": lambda rows: row_of(rows)["runs"].append(row_of(rows)["runs"][0]),
@@ -267,7 +261,7 @@ def test_every_kind_of_row_verifies(tmp_path: Path) -> None:
         change(untimed, "summary", lambda rows, gone=nothing: rows[0].update(gone))
     assert_reports_verify(tmp_path)
     rows = tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
-    statuses = "no times", "diverged", "baseline", "reached", "missing", "no baseline"
+    statuses = "no times", "diverged", "baseline", "reached", "no baseline"
     assert {row["status"] for row in rows} >= {*statuses, "no baseline of this seed"}
 
 

@@ -83,7 +83,7 @@ def test_ledgers_in_turn_split_the_time() -> None:
 
 def rows_of(runs_dir: Path) -> dict[str, dict[str, Any]]:
     (group,) = frames.group(list(records(runs_dir).values()))
-    return {row["sampler"]: row for row in speedup_rows(group, locations={})}
+    return {row["sampler"]: row for row in speedup_rows(group)}
 
 
 def are_interleaved(runs_dir: Path) -> list[bool]:
@@ -199,7 +199,7 @@ def test_a_diverged_cell_does_not_stop_others(
         for each in frames.group(runs.read_all(tmp_path)[0])
         if each[0].config.learning_rate == 1e30
     ]
-    rows = {row["sampler"]: row for row in recall_rows(group, locations={})}
+    rows = {row["sampler"]: row for row in recall_rows(group)}
     assert (rows["ns"]["status"], rows["ns"]["reason"]) == ("diverged", "1 of 1 seeds diverged")
     assert "test_recall_at_50" not in rows["ns"]
 
@@ -210,13 +210,13 @@ def test_a_diverged_seed_removes_its_arms_figures(tmp_path: Path) -> None:
         write_run(tmp_path, "ns", [9, 4, 2], 20, [0.1, 0.3, 0.4], seed=seed)
         write_run(tmp_path, "strat-ns", [9, 4, 2], 10, [0.1, 0.3, 0.4], seed=seed, status=status)
     (group,) = frames.group(runs.read_all(tmp_path)[0])
-    found = {row["sampler"]: row for row in speedup_rows(group, locations={})}
+    found = {row["sampler"]: row for row in speedup_rows(group)}
     statuses = [found[name]["status"] for name in ("iid", "ns", "strat-ns")]
     assert statuses == ["baseline", "reached", "diverged"]
     assert found["strat-ns"]["per_iteration_speedup"] == pytest.approx(20)
     for name in ("total_speedup", "iterations_speedup"):
         assert found["strat-ns"].get(name) is None
-    recalls = {row["sampler"]: row for row in recall_rows(group, locations={})}
+    recalls = {row["sampler"]: row for row in recall_rows(group)}
     assert recalls["strat-ns"].get("test_recall_at_50") is None
     assert recalls["strat-ns"]["reason"] == "1 of 2 seeds diverged"
     assert recalls["ns"]["test_recall_at_50"] == pytest.approx(0.4)

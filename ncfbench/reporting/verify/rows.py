@@ -10,12 +10,8 @@ from typing import Any
 import numpy as np
 
 from ncfbench.catalog import (
-    SAMPLERS,
     baseline_sampler,
     find_encoder,
-    find_loss,
-    find_sampler,
-    serves,
 )
 from ncfbench.config import revisions_of
 from ncfbench.reporting.verify.runs import Run, unusual_settings
@@ -34,7 +30,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """Runs by seed of a row; None for a baseline that no run has. Without runs it was not run."""
+    """Runs by seed of a row; None for a baseline that no run has."""
 
     baseline: str
     runs: Mapping[int, Run]
@@ -78,11 +74,6 @@ def cells(runs: Sequence[Run]) -> dict[Key, Cell]:
             found[_key(some, arm.sampler, arm.note(some.config.encoder))] = Cell(
                 sampler, own, bases
             )
-        present = {arm.sampler for arm in arms}
-        for name in SAMPLERS:
-            info = find_sampler(name)
-            if info.in_paper and serves(info, find_loss(loss)) and name not in present:
-                found[_key(some, name, "")] = Cell(sampler, {})
     return found
 
 
@@ -101,8 +92,6 @@ def recall_row(cell: Cell) -> Values:
     """Return the values of a row of the recall table."""
     own, values = list(cell.runs.values()), _unknown(schemas.RECALL)
     values["runs"] = [run.name for run in own]
-    if not own:
-        return values | {"status": "missing"}
     values["seeds"] = len(own)
     if any(run.has_diverged for run in own):
         return values | {"status": "diverged"}
@@ -118,7 +107,7 @@ def recall_row(cell: Cell) -> Values:
 def speedup_row(cell: Cell) -> Values:
     """Return the values of a row of the speedup table."""
     own, pairs, values = list(cell.runs.values()), cell.pairs, _unknown(schemas.SPEEDUP)
-    bases = (cell.baselines or {}).values() if own else ()
+    bases = (cell.baselines or {}).values()
     values |= {
         "baseline": cell.baseline,
         "interleaved": bool(pairs) and all(are_interleaved(a.record, b.record) for a, b in pairs),
@@ -129,7 +118,6 @@ def speedup_row(cell: Cell) -> Values:
         pairs, status = [], "diverged" if any(run.has_diverged for run in own) else "no times"
     elif not pairs:
         status = "no baseline" if cell.baselines is None else "no baseline of this seed"
-        status = status if own else "missing"
     elif any(math.isnan(base.full) for _, base in pairs):
         status = "diverged" if any(run.has_diverged for run, _ in pairs) else "no baseline"
     else:

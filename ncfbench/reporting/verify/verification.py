@@ -2,7 +2,7 @@
 
 It calls nothing that made them, and takes nothing from the row that is checked. The source is each
 run's settings, status, environment, raw samples and curve; its summary is checked against them too.
-The columns of free text, ``command`` and ``reason``, are not checked.
+The column of free text, ``reason``, is not checked.
 """
 
 from __future__ import annotations

@@ -38,7 +38,6 @@ Place = tuple[str, str, str]
 """Data set, its fingerprint, and loss."""
 
 STATUS_WORDS = {
-    "missing": "no run",
     "not reached": "not reached",
     "no recall": "no recall",
     "no baseline": "no baseline",

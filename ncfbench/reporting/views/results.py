@@ -1,4 +1,4 @@
-"""Tables of the compared runs: speedups, what they are made of, recall, and missing cells."""
+"""Tables of the compared runs: speedups, what they are made of and recall."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.paper.printed import RECALL, Measure
 from ncfbench.reporting.quality import ERROR
 from ncfbench.reporting.rows import Comparison
-from ncfbench.reporting.table import Cell, Col, Table, sentence, slug
+from ncfbench.reporting.table import Cell, Table, sentence, slug
 from ncfbench.reporting.views.layout import (
     BUSY,
     Column,
@@ -54,7 +54,7 @@ SPEEDUPS: tuple[tuple[str, Measure, bool], ...] = (
     ("total", "total_speedup", True),
 )
 """The paper's three columns: heading, measure, and whether times decide it."""
-NO_BASELINE = ("missing", "no baseline", "no baseline of this seed")
+NO_BASELINE = ("no baseline", "no baseline of this seed")
 """Statuses of rows without any ratio: a table of nothing else is left out."""
 
 
@@ -126,14 +126,6 @@ def recall_tables(comparisons: Sequence[Comparison]) -> list[Table]:
         title = f"Recall@50 on {kind}: {label_of(own)}"
         tables.append(arrange(title, own, rows, columns, notes, name=slug("recall", settings)))
     return tables
-
-
-def missing_tables(rows: Sequence[Row]) -> list[Table]:
-    """Return the table of commands that fill missing cells; none where no cell is missing."""
-    commands = sorted({str(row["command"]) for row in rows if row.get("command")})
-    column = Col("command", str, verbatim=True)
-    title = "To fill the missing cells:"
-    return [Table.of(title, [column], commands, name="missing")] if commands else []
 
 
 def _reference_note(comparisons: Sequence[Comparison]) -> str:
