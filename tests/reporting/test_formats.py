@@ -214,7 +214,6 @@ def test_the_page_is_whole_and_self_contained(folder: Path, tmp_path: Path) -> N
     for part in (
         "a <fast> & small one",
         f"ncfbench report --format html --runs-dir {folder}",
-        "ncfbench run --dataset citeulike --sampler neg",
         "f" * 64,
         "Speedup beside the paper's",
     ):

@@ -121,7 +121,6 @@ def test_the_best_of_each_column_and_baseline() -> None:
         "neg": [True, False, False],
         "strat": [False, False, True],
         "ns": [False, True, False],
-        "strat-ns": [False, False, False],
         "iid (k=20)": [False, True, False],  # as good in iterations
         "neg (k=20)": [True, True, True],
     }
@@ -157,10 +156,7 @@ def test_the_papers_tables_have_ties_of_their_own() -> None:
 
 def test_sheets_say_why_a_cell_has_no_value() -> None:
     runs = [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20, key="two")]
-    (found,) = compare(group([*runs, record("strat", [9, 5, 3], 20)]))
-    for row in (*found.speedups, *found.recalls):
-        if row["sampler"] == "strat":
-            row |= {"status": "diverged", "runs": ["a"]}
+    (found,) = compare(group([*runs, record("strat", [9, 5, 3], 20, status="diverged")]))
     texts = texts_of(speedup_tables([found])[0])
     assert {sampler: row[2] for sampler, row in texts.items()} == {
         "iid": "1.00",
