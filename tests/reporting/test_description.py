@@ -22,7 +22,7 @@ from ncfbench.config import complete
 from ncfbench.data import store
 from ncfbench.data.content import Content
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.sources import Preparation, synthetic
+from ncfbench.data.sources import Preparation
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.reporting.contents import configurations, describe, distinct_nodes, distribution
@@ -232,7 +232,7 @@ def test_bars_are_proportional_and_visible() -> None:
     assert bars == ["", "▏", "█", "██▏", "████"]
 
 
-def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(folder: Path) -> None:
     def run(words: str) -> Result:
         return invoke("describe", *words.split(), "--data-dir", folder)
 
@@ -248,7 +248,5 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(run("nowhere"), 3, "ncfbench prepare SOURCE --name nowhere")
     check(run("hand --batch-size 0"), 2, "batch_size = 0")
     check(run("hand --set epoch=1"), 2, "did you mean 'epochs'")
-    small = synthetic.Options(users=120, items=150, links=1500, topics=5, max_length=12)
-    monkeypatch.setattr(synthetic, "Options", lambda: small)
     words = "Making the synthetic data set", "Distinct nodes in a batch (b=64"
     check(run("synthetic --batch-size 64"), 0, *words)
