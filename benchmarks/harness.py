@@ -45,8 +45,7 @@ PREPARE = {
     "citeulike": f"{CITEULIKE} --max-length 40",
     "movielens": "custom --links links.csv.gz --items items.csv --name movielens"
     "  # MovieLens 1M with plots; columns user,item and item,title,genres,plot",
-    TINY: "synthetic --users 120 --items 400 --links 1500 --topics 5 --vocabulary-size 200"
-    " --min-words 3 --max-length 12",
+    TINY: "synthetic --users 120 --items 400 --links 1500",
 }
 """Words after ``ncfbench prepare``, by data set. Synthetic ones are made where they are missing."""
 

@@ -90,13 +90,13 @@ def split(command: str) -> list[str]:
     return words
 
 
-def call(words: Sequence[str], *, shows: bool = True) -> int:
+def call(words: Sequence[str]) -> int:
     """Run a command of ncfbench, and return its exit code.
 
     Raises:
         KeyboardInterrupt: it was interrupted.
     """
-    code = run_command([sys.executable, "-m", "ncfbench", *words], shows=shows).exit_code
+    code = run_command([sys.executable, "-m", "ncfbench", *words], shows=True).exit_code
     if code == INTERRUPTED_EXIT_CODE:
         raise KeyboardInterrupt
     return code
@@ -138,8 +138,8 @@ class Maker:
             self.codes.append(code)
         return not code
 
-    def _call(self, words: Sequence[str], what: str, *, shows: bool = True) -> bool:
-        return self._check(call(words, shows=shows), what)
+    def _call(self, words: Sequence[str], what: str) -> bool:
+        return self._check(call(words), what)
 
     def _prepare(self, evidence: Evidence) -> bool:
         """Prepare the data sets that are missing, and return whether all are there."""
@@ -183,17 +183,17 @@ class Maker:
         kept, own = self.options.results / evidence.name, self.runs_dir / evidence.name
         compared = self.runs_dir / (evidence.profiles_of or evidence.name)
         runs = ["report", f"--runs-dir={compared}", f"--data-dir={self.data_dir}"]
-        figures = [f"--figures={kept / 'figures'}", "--figures-format=svg"]
+        figures = [f"--figures={kept / 'figures'}"]
         exported, export = f"export to {kept}", f"--export={kept}"
         if evidence.profiles_of:
             self._call(["report", f"--runs-dir={own}", export], exported)
         else:
             self._call([*runs, *figures, export, "--full", "--paper"], exported)
             self._call(["report", str(kept), "--verify"], f"verify of {kept}")
-        if evidence.png:
-            drawn = [f"--figure={name}" for name in evidence.png]
-            words = [*runs, figures[0], "--figures-format=png", *drawn]
-            self._call(words, f"{', '.join(evidence.png)} of {kept}", shows=False)
+        for path in (kept / "figures").glob("*.*"):
+            is_png = path.suffix == ".png" and path.stem.startswith(tuple(evidence.png))
+            if path.suffix != ".svg" and not is_png:
+                path.unlink()
 
 
 def main(words: Sequence[str] | None = None) -> None:

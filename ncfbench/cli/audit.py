@@ -13,13 +13,15 @@ from ncfbench.config import merge
 from ncfbench.errors import CheckFailedError
 
 BATCHES = 1536
+BATCH_SIZE = 64
+"""Links of a batch by default: of smaller ones a gradient costs less."""
 LOSS = "sg"
 """Loss whose gradients are audited by default."""
 SUITE = ("softmax",)
 """Losses that the suite tests besides by default: their gradients take many more batches."""
 
 
-@options.with_settings("dataset", "encoder", "batch_size", batch_size=64)
+@options.with_settings("dataset")
 @reporting
 def audit(
     flags: options.Flags,
@@ -77,6 +79,7 @@ def audit(
     chosen = options.names(samplers, SAMPLERS), losses
     kinds = dict(zip(("sampler", "loss"), chosen, strict=True))
     settings, locations = merge(given, set_ or (), chosen=kinds)
+    settings.setdefault("batch_size", BATCH_SIZE)
     from ncfbench.auditing.audit import audit_samplers
     from ncfbench.auditing.tables import audit_tables, write
 

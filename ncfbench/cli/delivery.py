@@ -31,8 +31,7 @@ class Wanted:
     """The parts of a report to show.
 
     Attributes:
-        tables, figures: names, or what names begin with. Where there are none: all figures, and
-            the tables that are not folded.
+        tables: names, or what names begin with. Where there are none: those that are not folded.
         full: the tables of details too.
         paper: the paper's claims too, and its figures beside ours.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
@@ -40,15 +39,14 @@ class Wanted:
 
     format: str
     tables: Sequence[str]
-    figures: Sequence[str]
     locations: dict[str, str]
     full: bool = False
     paper: bool = False
 
     @property
     def is_whole(self) -> bool:
-        """True unless tables or figures are named."""
-        return not (self.tables or self.figures)
+        """True unless tables are named."""
+        return not self.tables
 
     @property
     def folds(self) -> bool:
@@ -56,58 +54,30 @@ class Wanted:
         return not self.tables and self.format not in ("html", "json")
 
 
-def draw_into(
-    results: Results, folder: Path, kinds: Sequence[str], wanted: Sequence[str]
-) -> list[Path]:
-    """Draw the wanted figures into a folder, as files of each kind; return the files.
+def draw_into(results: Results, folder: Path) -> list[Path]:
+    """Draw the figures into a folder, as files of each kind; return the files.
 
     Raises:
-        UsageError: Matplotlib is missing, or there is no such figure or kind of file.
+        UsageError: Matplotlib is missing.
         DataError: a file cannot be written.
     """
-    from ncfbench.reporting.figures import check_kind, drawn
+    from ncfbench.reporting.figures import KINDS, drawn
     from ncfbench.reporting.figures.drawing import save
 
-    for kind in kinds:
-        check_kind(kind)
     return [
         path
-        for name, drawing in drawn(results, wanted).items()
-        for path in save(drawing, [folder / f"{name}.{kind}" for kind in kinds])
+        for name, drawing in drawn(results).items()
+        for path in save(drawing, [folder / f"{name}.{kind}" for kind in KINDS])
     ]
 
 
-def draw_one(results: Results, file: Path, wanted: Sequence[str]) -> list[Path]:
-    """Draw the only figure that is wanted to a file of the kind that its suffix names.
-
-    Raises:
-        UsageError, DataError: as for :func:`draw_into`, or the file would hold several figures.
-    """
-    from ncfbench.reporting.figures import check_kind, drawn
-    from ncfbench.reporting.figures.drawing import save
-
-    check_kind(file.suffix.lstrip("."))
-    found = drawn(results, wanted)
-    if len(found) != 1:
-        names = ", ".join(found) or "none, since the runs have nothing to draw"
-        raise UsageError(f"{file} holds one figure, but the name stands for: {names}.")
-    return save(next(iter(found.values())), [file])
-
-
 def print_names(results: Results, wanted: Wanted) -> None:
-    """Print the names and titles of all tables, or the names of all figures, in the format."""
-    from ncfbench.reporting.figures import figures
+    """Print the names and titles of all tables in the format."""
     from ncfbench.reporting.table import Col
     from ncfbench.reporting.table import Table as Listing
 
-    name = Col("name", "name")
-    if LIST in wanted.tables:
-        cols = [name, Col("title", "title", wraps=True)]
-        listing = Listing.of("Tables (--table)", cols, report_tables(results))
-    else:
-        note = "One that the runs have nothing for is not drawn."
-        named = [{"name": figure} for figure in figures(results)]
-        listing = Listing.of("Figures (--figure)", [name], named, [note])
+    cols = [Col("name", "name"), Col("title", "title", wraps=True)]
+    listing = Listing.of("Tables (--table)", cols, report_tables(results))
     if wanted.format == "json":
         rows = [[cell.text for cell in row] for row in listing.rows]
         print_json([dict(zip(listing.headings, row, strict=True)) for row in rows])
@@ -145,7 +115,7 @@ def deliver(
             for table in chosen_tables(results, wanted)
         }
     elif wanted.format == "html":
-        texts = {output: html.page(results, chosen_tables(results, wanted), wanted.figures)}
+        texts = {output: html.page(results, chosen_tables(results, wanted))}
     else:
         texts = {output: _text(results, wanted, drawn)}
     for path, text in texts.items():

@@ -6,10 +6,8 @@ from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
 
 
-@options.with_settings("batch_size")
 @reporting
 def describe(
-    flags: options.Flags,
     dataset: options.Dataset = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
@@ -21,11 +19,11 @@ def describe(
     An encoder's work for a batch is the batch's distinct items, counted here in twenty batches of
     each sampler.
 
-    Example: ncfbench describe synthetic --batch-size 256
+    Example: ncfbench describe synthetic --set batch_size=256
     """
     from ncfbench.config import complete, merge
 
-    given = {**flags, "dataset": dataset, "data_dir": data_dir}
+    given = {"dataset": dataset, "data_dir": data_dir}
     settings, locations = merge(given, set_ or ())
     from ncfbench.data import open_dataset
     from ncfbench.reporting import contents

@@ -13,7 +13,7 @@ from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 PAPER = tuple(name for name in SAMPLERS if find_sampler(name).in_paper)
 
 
-@options.with_settings("dataset", "encoder", "loss", "batch_size")
+@options.with_settings("dataset", "encoder", "loss")
 @reporting
 def profile(
     flags: options.Flags,
@@ -40,8 +40,7 @@ def profile(
     t_f, t_g and t_i are the seconds that a user, an item and an interaction add to a training step,
     measured on the step itself at several counts of each. Tables say where an iteration's time
     goes, and how far predictions are off. Steps and samplers are interleaved in one process. Tables
-    go to profile.parquet (raw samples), unitcost.parquet and costmodel.parquet in --runs-dir;
-    `ncfbench report` shows them too.
+    go to profile.parquet (raw samples), unitcost.parquet and costmodel.parquet in --runs-dir.
 
     Example: ncfbench profile --dataset synthetic --encoder cnn
     """

@@ -18,7 +18,6 @@ from ncfbench.cli.delivery import (
     Wanted,
     deliver,
     draw_into,
-    draw_one,
     print_names,
 )
 from ncfbench.cli.named import cells_of, named_runs
@@ -29,7 +28,6 @@ from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
 if TYPE_CHECKING:
     from ncfbench.reporting.results import Results
 
-FIGURE_KINDS = "svg,png"
 CHECK_FORMATS = ("table", "json")
 APART = (
     (
@@ -86,14 +84,6 @@ def report(
             help="Show only this table, or those whose names begin so; list: name them all.",
         ),
     ] = None,
-    figure: Annotated[
-        list[str] | None,
-        SELECTION(
-            metavar="NAME",
-            help="Draw only this figure, or those whose names begin so, into --figures or to"
-            " --output FILE.pdf; list: name them all.",
-        ),
-    ] = None,
     format_: Annotated[
         str | None,
         OUTPUT("--format", help=f"{', '.join(FORMATS)}.", show_default="table", metavar="FORMAT"),
@@ -129,14 +119,8 @@ def report(
             help="Show the paper's claims, judged by these runs, and its figures beside ours.",
         ),
     ] = False,
-    figures: Annotated[Path | None, OUTPUT(help="Also draw the figures into this folder.")] = None,
-    figures_format: Annotated[
-        str | None,
-        OUTPUT(
-            help="Kinds of files of the figures: svg, png, pdf.",
-            show_default=FIGURE_KINDS,
-            metavar="KIND[,KIND]",
-        ),
+    figures: Annotated[
+        Path | None, OUTPUT(help="Also draw the figures into this folder: SVG, PNG, PDF.")
     ] = None,
     export: Annotated[
         Path | None,
@@ -176,12 +160,10 @@ def report(
         "--baseline": baseline,
         "--profiles": profiles,
         "--table": table,
-        "--figure": figure,
         "--full": full,
         "--paper": paper,
         "--output": output,
         "--figures": figures,
-        "--figures-format": figures_format,
         "--export": export,
     }
     _refuse_what_is_apart([flag for flag, value in given.items() if value])
@@ -193,25 +175,16 @@ def report(
         return verify_tables(where, kind)
     named = {"--data-dir": data_dir, "--runs-dir": runs_dir}
     locations = {flag: str(path) for flag, path in named.items() if path is not None}
-    wanted = Wanted(kind, table or [], figure or [], locations, full, paper)
-    kinds = options.names(figures_format or FIGURE_KINDS)
-    is_one_figure = bool(figure) and figures is None and kind == "table" and output is not None
-    is_list = LIST in (*wanted.tables, *wanted.figures)
-    if figure and kind != "html" and not (is_list or is_one_figure or figures):
-        raise UsageError(
-            f"--figure {figure[0]}: say where to, by --figures DIR or --output FILE.pdf."
-        )
-    if output is not None and kind == "table" and not is_one_figure:
+    wanted = Wanted(kind, table or [], locations, full, paper)
+    if output is not None and kind == "table":
         raise UsageError("--format table is printed: send it to a file with > FILE.")
     chosen: dict[str, Any] = {"baseline": baseline, "profiles": profiles}
     if sweeps:
         chosen["chosen_by"] = cells_of(sweeps)
     results = _collect(where, wanted, only or [], **chosen)
-    if is_list:
+    if LIST in wanted.tables:
         return print_names(results, wanted)
-    if is_one_figure and output is not None:
-        return _say_written(draw_one(results, output, wanted.figures))
-    drawn = draw_into(results, figures, kinds, wanted.figures) if figures is not None else []
+    drawn = draw_into(results, figures) if figures is not None else []
     return _tables(results, wanted, output, export, drawn)
 
 
@@ -221,8 +194,6 @@ def _refuse_what_is_apart(given: Sequence[str]) -> None:
     Args:
         given: the options that a user has given.
     """
-    if "--figures-format" in given and "--figures" not in given:
-        raise UsageError("--figures-format goes with --figures DIR; a single file has its suffix.")
     extra = [flag for flag in given if flag != "--verify"]
     if "--verify" in given and extra:
         raise UsageError(f"--verify prints a table or JSON: leave {', '.join(extra)} out.")

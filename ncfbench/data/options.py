@@ -54,7 +54,7 @@ class SourceOptions:
     """
 
     fixed: ClassVar[frozenset[str]] = frozenset()
-    """Fields of base classes that this source keeps at their default, without a flag."""
+    """Fields without a flag, which Python alone can give."""
     lsa: int | None = option(
         None,
         "Derive this many dense features of an item from its text, such as 300: a truncated"
@@ -132,7 +132,9 @@ class TimedOptions(SplitOptions):
     """Options of sources whose links have times."""
 
 
-PUBLISHED = frozenset({"test_fraction", "validation_fraction", "min_count", "tokenizer", "embed"})
+PUBLISHED = frozenset(
+    {"test_fraction", "validation_fraction", "max_length", "min_count", "tokenizer", "embed"}
+)
 """Fields that published data sets without kept results have at their default."""
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.derived import Embed, with_derived, without_derived
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.hold_out import advise_hold_out
-from ncfbench.data.options import SourceOptions, TextOptions, declared, flags_of
+from ncfbench.data.options import SourceOptions, TextOptions, flags_of
 from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
 from ncfbench.data.text import Int32
 from ncfbench.errors import DataError, UsageError, nearest, reason, shown
@@ -220,13 +220,14 @@ def prepare_dataset(
 
     Args:
         source: ``citeulike``, ``citeulike-t``, ``mind``, ``synthetic`` or ``custom``.
-        options: as the flags of ``ncfbench prepare SOURCE``, such as ``max_length=40``.
+        options: fields of the source's options, most of them flags of ``ncfbench prepare SOURCE``,
+            such as ``max_length=40``.
 
     Raises:
         DataError, UsageError, VerificationError: see :func:`prepare`.
     """
     kind = find_source(source).load().Options
-    valid = [field.name for field in declared(kind)]
+    valid = [field.name for field in fields(kind)]
     for option in options:
         if option not in valid:
             raise UsageError(

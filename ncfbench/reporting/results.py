@@ -38,6 +38,7 @@ from ncfbench.reporting.table import Table, in_section
 from ncfbench.reporting.views.answer_rows import as_rows as answer_rows
 from ncfbench.reporting.views.answers import (
     answer_tables,
+    quality_tables,
     ranking_tables,
 )
 from ncfbench.reporting.views.board import as_row as board_row
@@ -145,6 +146,7 @@ class Results:
         found += in_section("main", papers)
         details = [
             *ranking_tables(self.answers),
+            *quality_tables(self.answers),
             *parts_tables(self.comparisons),
             *profiled_tables(self.profiled),
         ]

@@ -165,15 +165,15 @@ def test_an_audit_that_is_interrupted_leaves_no_table(
 
     monkeypatch.setattr("ncfbench.auditing.gradient_audit.blocks_of", interrupted)
     words = ["--dataset", "few", "--loss", "sg", "--samplers", "ns", "--noise", "1"]
-    folders = ["--encoder", "mf", "--data-dir", few_nodes, "--runs-dir", tmp_path]
+    folders = ["--set", "encoder=mf", "--data-dir", few_nodes, "--runs-dir", tmp_path]
     check(invoke("audit", *words, *folders), 130, "Interrupted")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_by_default_one_loss_and_noise(few_nodes: Path, tmp_path: Path, quick: None) -> None:
     """The suite tests softmax besides."""
-    words = ["--samplers", "ns", "--batches", "48", "--encoder", "mf"]
-    words += ["--batch-size", "16", "--data-dir", few_nodes, "--runs-dir", tmp_path]
+    words = ["--samplers", "ns", "--batches", "48", "--set", "encoder=mf"]
+    words += ["--set", "batch_size=16", "--data-dir", few_nodes, "--runs-dir", tmp_path]
     result = invoke("audit", "--dataset", "few", *words)
     check(result, 0, "Conformance", "Gradients against the exact one")
     rows = tables.read_rows(tmp_path / "audit.parquet", schemas.AUDIT)

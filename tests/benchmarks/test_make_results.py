@@ -98,7 +98,7 @@ def test_results_resume(
     called: list[list[str]] = []
     codes: dict[str, int] = {}
 
-    def call(words: list[str], *, shows: bool = True) -> int:
+    def call(words: list[str]) -> int:
         called.append(words)
         if codes.get(words[0]) == 130:
             raise KeyboardInterrupt
@@ -118,7 +118,7 @@ def test_results_resume(
     codes["audit"] = 130
     assert names(code=130) == ["sweep", "sweep", "audit"]
     codes["audit"] = 3
-    rest = ["report"] * 3
+    rest = ["report"] * 2
     assert names(code=3) == ["sweep", "sweep", "audit", *rest]
     codes["audit"] = 6
     assert names(code=6) == ["sweep", "sweep", "audit", *rest]
@@ -132,7 +132,7 @@ def test_profiles_stand_beside_the_runs_of_another_folder(
     main: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr(script, "call", lambda words, **how: called.append(words) or 0)
+    monkeypatch.setattr(script, "call", lambda words: called.append(words) or 0)
     assert main("--folder=costs") == 0
     profile, export = called
     own, kept = tmp_path / "runs" / "costs", tmp_path / "kept" / "costs"

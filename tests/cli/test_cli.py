@@ -44,8 +44,7 @@ def locations(data_dir: Path, tmp_path: Path) -> list[str]:
 def test_prepare_run_report(tmp_path: Path) -> None:
     """The whole main job, and what each command prints."""
     data, runs = ["--data-dir", str(tmp_path / "d")], ["--runs-dir", str(tmp_path / "r")]
-    sizes = ["--users", "120", "--items", "150", "--links", "1500", "--topics", "5"]
-    sizes += ["--max-length", "12"]
+    sizes = ["--users", "120", "--items", "150", "--links", "1500"]
     counts = ("users 120", "links 1,500", "Fingerprint")
     check(invoke("prepare", "synthetic", *sizes, *data), 0, *counts)
     check(invoke("prepare", "synthetic", *sizes, *data), 0, "Already prepared")

@@ -92,7 +92,7 @@ def test_an_error_ends_without_standard_error(tmp_path: Path) -> None:
 
 def test_a_size_that_is_none_is_unknown(data_dir: Path) -> None:
     described = ["describe", "tiny", "--data-dir", str(data_dir)]
-    for words in (described, ["report", "--help"], ["report", "--figure"]):
+    for words in (described, ["report", "--help"], ["report", "--table"]):
         unknown = CliRunner().invoke(app, words, env={"COLUMNS": None, "LINES": None}).output
         assert unknown
         for size in ("0", "00", "-1", "wide", "²", "", "9" * 20):

@@ -144,7 +144,8 @@ def test_the_command_to_repeat(folder_t: Path, tmp_path: Path) -> None:
     manifest, _ = prepare(folder_t, tmp_path)
     assert (
         prepare_command("citeulike-t", manifest)
-        == "ncfbench prepare citeulike-t --max-length 300 --from FOLDER --allow-unverified"
+        == "ncfbench prepare citeulike-t --from FOLDER --allow-unverified"
+        "  # from Python, with test_fraction=0.25, validation_fraction=0.0"
     )
     (folder_t / "rawtext.dat").unlink()
     with pytest.raises(DataError, match=r"rawtext\.dat is missing"):

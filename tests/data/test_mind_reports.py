@@ -32,7 +32,7 @@ def test_the_command_says_what_it_stands_in_for(tmp_path: Path) -> None:
 def test_reports_name_the_stand_in_and_its_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
+    monkeypatch.setattr(html, "_drawings", lambda results: [])
     source, runs = write(tmp_path / "source"), tmp_path / "r"
     manifest, _ = prepare(source, tmp_path / "d")
     for sampler in ("iid", "ns"):
@@ -41,7 +41,8 @@ def test_reports_name_the_stand_in_and_its_command(
     results = collect(runs, tmp_path / "d")
     text = unescape(html.page(results, results.tables))
     assert text.count(f"citeulike: {mind.LABEL}.") >= 3, "the page's head, and below each table"
-    command = "ncfbench prepare mind --name citeulike --max-length 200 --from FOLDER"
+    shares = "test_fraction=0.0, validation_fraction=0.0"
+    command = f"prepare mind --name citeulike --from FOLDER  # from Python, with {shares}"
     assert command in text
     drawn = list(filter(None, (draw() for draw in figures(results).values())))
     assert drawn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from trial import Trial
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.store import Dataset
+from ncfbench.data.store import Dataset, prepare_dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.histories import Histories
 from ncfbench.models.towers import Towers
@@ -98,10 +99,12 @@ class Made(Trial):
 
 @pytest.mark.long_cases("ids|content")
 @pytest.mark.parametrize("history_of", ["ids", "content", "both"])
-def test_vectors_by_definition(featured: Dataset, history_of: str) -> None:
+def test_vectors_by_definition(tiny_options: Any, tmp_path: Path, history_of: str) -> None:
     """Some users have no training link; with a link left out, some have no other."""
     own = history_of == "both"
-    made = Made(featured, history_of=history_of, own_vector=own, user_units=5)
+    sizes = vars(tiny_options) | {"item_features": 6, "links": 300}
+    sparse = prepare_dataset("synthetic", data_dir=tmp_path, say=lambda text: None, **sizes)
+    made = Made(sparse, history_of=history_of, own_vector=own, user_units=5)
     graph = made.graph
     assert (graph.user_degrees == 0).any()
     users = made.embedder.users(made.parameters).raw

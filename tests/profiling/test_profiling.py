@@ -201,7 +201,7 @@ def test_profile_from_the_command_line(
 ) -> None:
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
     shorten(monkeypatch)
-    words = shlex.split("profile --dataset tiny --encoder mf --batch-size 64 --rounds 3")
+    words = shlex.split("profile --dataset tiny --encoder mf --set batch_size=64 --rounds 3")
     words += ["--set", "dimension=8"]
     words += ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / "runs")]
     done = invoke(*words, "--loss", "hinge")

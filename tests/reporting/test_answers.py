@@ -297,9 +297,9 @@ def test_one_meaning_of_plus_minus(tmp_path: Path) -> None:
             run = write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 0.2, recall], seed=seed)
             add_recall(run, error=0.03, item_error=0.04, chance=0.1)
     text = invoke("report", tmp_path, "--full").stdout
-    assert text.count("0.400 ± 0.112") == 3  # the paragraph, two arms
+    assert text.count("0.400 ± 0.112") == 5  # the paragraph, two arms, their quality
     assert text.count("0.4000 ± 0.1118 (2)") == 2
-    assert text.count("±: standard error over users and items, and over seeds") == 3
+    assert text.count("±: standard error over users and items, and over seeds") == 4
 
 
 def test_details_are_folded_until_they_are_wanted(tmp_path: Path) -> None:

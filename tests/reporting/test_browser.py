@@ -99,7 +99,7 @@ def test_the_page_fits_and_asks_for_nothing(
         captions = shown.locator("figcaption").all_inner_texts()
         kinds = ("answer", "targets")
         for kind in kinds:
-            assert any(f"(--figure {kind}-" in caption for caption in captions)
+            assert any(f"({kind}-" in caption for caption in captions)
         assert len(drawn) == shown.locator(".drawing").count() >= len(kinds)
         assert all(
             w > 0.8 * min(width, 1100, most) - 60 and h > 100 and lines > 10

@@ -236,7 +236,9 @@ def test_the_command(folder: Path) -> None:
     def run(words: str) -> Result:
         return invoke("describe", *words.split(), "--data-dir", folder)
 
-    result = run("hand --json --batch-size 4 --set stratum_size=2 --set seed=3 --set negatives=1")
+    result = run(
+        "hand --json --set batch_size=4 --set stratum_size=2 --set seed=3 --set negatives=1"
+    )
     assert result.exit_code == 0
     found = json.loads(result.stdout)
     given = {"batch_size": 4, "stratum_size": 2, "seed": 3, "negatives": 1}
@@ -246,7 +248,7 @@ def test_the_command(folder: Path) -> None:
     page = "batch_size = 512 is larger than the 7 training links", "features of items 3 columns"
     check(run("hand"), 0, *page)
     check(run("nowhere"), 3, "ncfbench prepare SOURCE --name nowhere")
-    check(run("hand --batch-size 0"), 2, "batch_size = 0")
+    check(run("hand --set batch_size=0"), 2, "batch_size = 0")
     check(run("hand --set epoch=1"), 2, "did you mean 'epochs'")
     words = "Making the synthetic data set", "Distinct nodes in a batch (b=64"
-    check(run("synthetic --batch-size 64"), 0, *words)
+    check(run("synthetic --set batch_size=64"), 0, *words)

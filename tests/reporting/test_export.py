@@ -19,7 +19,7 @@ from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
 from ncfbench.runs.folder import RECORDS
 
-PREPARE = "ncfbench prepare citeulike --text title,tags --max-length 40 --test-fraction 0.2"
+PREPARE = "ncfbench prepare citeulike --text title,tags --max-length 40"
 
 
 def test_an_export_stands_by_itself(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_damaged_descriptions_of_data_are_left_out(run: Path, damage: Any) -> No
 
 
 def test_a_page_describes_data_that_are_known(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
+    monkeypatch.setattr(html, "_drawings", lambda results: [])
     for kept, known in ({"f" * 64: MANIFEST}, True), ({}, False):
         (run / beside.FILE).write_text(json.dumps(kept))
         results = collect(run, run / "no-data")

@@ -227,7 +227,7 @@ def test_the_page_is_whole_and_self_contained(folder: Path, tmp_path: Path) -> N
 def test_the_page_counts_runs(
     tmp_path: Path, lost: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
+    monkeypatch.setattr(html, "_drawings", lambda results: [])
     write_run(tmp_path, "iid", [9, 5, 3], 10, [0, 0.2, 0.3])
     for _ in range(lost):
         write_run(tmp_path, "ns", [9, 5], 10, status="diverged", key="two")
@@ -265,7 +265,7 @@ def test_output_follows_links_and_writes_to_devices(
     folder: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None is replaced by a file, nor taken for a folder since it has no suffix."""
-    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
+    monkeypatch.setattr(html, "_drawings", lambda results: [])
     written, link = tmp_path / "written.txt", tmp_path / "link"
     link.symlink_to(written)  # which is not there yet
     pipe = tmp_path / "pipe"
@@ -280,15 +280,6 @@ def test_output_follows_links_and_writes_to_devices(
     assert link.is_symlink()
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert sorted(tmp_path.iterdir()) == [link, pipe, written]
-
-
-def test_a_figure_follows_a_link(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    written, link = tmp_path / "written", tmp_path / "link.svg"
-    link.symlink_to(written)
-    check(invoke(folder, "--figure", "answer", "--output", link), 0)
-    assert link.is_symlink()
-    assert written.read_text().startswith("<?xml")
 
 
 def test_a_page_without_matplotlib(

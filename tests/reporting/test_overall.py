@@ -246,7 +246,7 @@ def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (row,) = json.loads(invoke("report", tmp_path, "--json").stdout)["overall"]
     assert row["recommended"] == "cnn sg strat-ns"
     assert [floor["best_arm"] for floor in row["floors"]] == ["passes", "passes"]
-    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
+    monkeypatch.setattr(html, "_drawings", lambda results: [])
     check(invoke("report", tmp_path, "--format", "html"), 0)
     first, _, rest = (tmp_path / "report.html").read_text().partition("<details>")
     assert "What ranks best soonest" in first

@@ -73,11 +73,6 @@ def test_only_leaves_the_written_tables_alone(folder: Path) -> None:
         (["--only", "b=128", "--verify"], 2, "leave --only out"),
         (["--table", "speedupp-sg"], 2, "did you mean 'speedup-sg'"),
         (["--table", "recall", "--verify"], 2, "leave --table out"),
-        (["--figure", "targets"], 2, "--figures DIR or --output"),
-        (["--figure", "targets-x", "-o", "x.png"], 2, "--figure list"),
-        (["--figure", "targets", "-o", "x.gif"], 2, "Unknown kind of figure 'gif'"),
-        (["--figures-format", "pdf"], 2, "goes with --figures"),
-        (["--figures", "f", "--figures-format", "pfd"], 2, "did you mean 'pdf'"),
         (["--profiles", "nowhere"], 2, "No profile in nowhere"),
         (["--profiles", "p", "--export", "e"], 2, "leave --profiles out"),
         (["--profiles", "p", "--verify"], 2, "leave --profiles out"),
@@ -117,30 +112,23 @@ def test_a_folder_gets_a_file_for_each_table(folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.long
-def test_figures_by_name_and_kind(folder: Path, tmp_path: Path) -> None:
-    figures, png = tmp_path / "f", tmp_path / "one.png"
-    wanted = ("--only", "b=128", "--figures", figures, "--json", "--figures-format", "pdf")
-    check(report(folder, *wanted, "--figure", "targets"), 0)
-    (drawn,) = figures.iterdir()
-    assert drawn.name == "targets-citeulike-cnn-sg-ffffff-batch-size-128.pdf"
-    assert drawn.read_bytes().startswith(b"%PDF")
-    check(report(folder, "--only", "b=128", "--figure", "targets", "--output", png), 0)
-    assert png.read_bytes().startswith(b"\x89PNG")
-    check(report(folder, "--figure", "targets", "-o", png), 2, "holds one figure, but")
+def test_figures_of_each_kind(folder: Path, tmp_path: Path) -> None:
+    check(report(folder, "--only", "b=128", "--figures", tmp_path / "f", "--json"), 0)
+    name = "targets-citeulike-cnn-sg-ffffff-batch-size-128"
+    begins = {"pdf": b"%PDF", "png": b"\x89PNG", "svg": b"<?xml"}
+    for kind, first in begins.items():
+        assert (tmp_path / "f" / f"{name}.{kind}").read_bytes().startswith(first)
 
 
-def test_lists_are_in_the_format(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of figures, without drawing one."""
-    monkeypatch.setattr("ncfbench.reporting.figures.drawing.new_figure", None)
-    for what in ("--table", "--figure"):
-        found = json.loads(report(folder, what, "list", "--json").stdout)
-        assert all(row["name"] for row in found)
-        assert report(folder, what, "list", "--format", "csv").stdout.startswith("name")
+def test_lists_are_in_the_format(folder: Path) -> None:
+    found = json.loads(report(folder, "--table", "list", "--json").stdout)
+    assert all(row["name"] for row in found)
+    assert report(folder, "--table", "list", "--format", "csv").stdout.startswith("name")
 
 
 def test_a_part_of_a_report_writes_nothing(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 10)
-    for words in (["--table", "recall"], ["--table", "list"], ["--figure", "list"]):
+    for words in (["--table", "recall"], ["--table", "list"]):
         check(report(tmp_path, *words), 0)
         assert not list(tmp_path.glob("*.parquet"))
     check(report(tmp_path), 0)

@@ -6,7 +6,7 @@ import pkgutil
 import shlex
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ncfbench.data.options import as_flags, declared, flags_of
@@ -137,23 +137,34 @@ def find_source(name: str, dataset: str | None = None) -> Source:
 
 
 def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
-    """Return the command that prepares a data set again; FOLDER stands for that of the files."""
+    """Return the command that prepares a data set again; FOLDER stands for that of the files.
+
+    A comment names what only Python can have given.
+    """
     source = str(manifest.get("source", name))
     words = ["ncfbench", "prepare", source] + ([] if name == source else ["--name", name])
-    options = flags_of(manifest["options"])
+    options, comment = flags_of(manifest["options"]), ""
     if source in SOURCES:
-        flags = {declaration.name for declaration in declared(SOURCES[source].load().Options)}
-        options = {name: value for name, value in options.items() if name in flags}
+        kind = SOURCES[source].load().Options
+        flags = {declaration.name for declaration in declared(kind)}
+        usual = {each.name: each.default for each in fields(kind) if each.name in kind.fixed}
+        given = [
+            f"{own}={options[own]}"
+            for own in usual.keys() & options.keys()
+            if options[own] != usual[own]
+        ]
+        comment = f"  # from Python, with {', '.join(sorted(given))}" if given else ""
+        options = {own: value for own, value in options.items() if own in flags}
     words += as_flags(options | ({"embed": manifest["embed"]} if "embed" in manifest else {}))
     if "arguments" in manifest:
-        return shlex.join([*words, *manifest["arguments"]])
+        return shlex.join([*words, *manifest["arguments"]]) + comment
     if manifest.get("tokenizer"):
         words += ["--tokenizer", manifest["tokenizer"]["name"]]
     verified = [file.get("verified") for file in manifest.get("files", {}).values()]
     words += [] if all(verified) else ["--from", "FOLDER"]
     # None, where nothing is published to verify a file by, needs no permission.
     words += ["--allow-unverified"] if False in verified else []
-    return shlex.join(words)
+    return shlex.join(words) + comment
 
 
 def how_to_prepare(name: str) -> str:

@@ -108,6 +108,7 @@ class LibraryOptions(TextOptions):
 class Options(LibraryOptions):
     """Options of CiteULike-a."""
 
+    fixed = frozenset({"test_fraction"})
     text: tuple[str, ...] = option(
         ("title", "abstract"),
         f"An item's text is made of these, in order: any of {','.join(PARTS)}.",

@@ -41,6 +41,12 @@ def _size(default: int, help_: str) -> Any:
 class Options(SplitOptions):
     """Sizes and seeds of a synthetic data set."""
 
+    fixed = frozenset(
+        {
+            *("topics", "vocabulary_size", "min_words", "max_length"),
+            *("test_fraction", "validation_fraction"),
+        }
+    )
     users: int = _size(800, "Users.")
     items: int = _size(3200, "Items.")
     links: int = _size(60_000, "Links between them.")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
-from ncfbench.errors import UsageError, nearest
 from ncfbench.reporting.figures.curves import draw_answer, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing, file_name
 from ncfbench.reporting.results import Results
-from ncfbench.reporting.selection import choose, free_name
+from ncfbench.reporting.selection import free_name
 
 KINDS = ("svg", "png", "pdf")
+"""Kinds of files of each figure."""
 Draw = Callable[[], Drawing | None]
 """Draws a figure; None where the runs have nothing to draw."""
 
@@ -33,27 +33,11 @@ def figures(results: Results) -> dict[str, Draw]:
     return found
 
 
-def drawn(results: Results, wanted: Sequence[str] = ()) -> dict[str, Drawing]:
-    """Return the wanted figures that the runs have something to draw for, all by default, by name.
-
-    Args:
-        wanted: names, or what names begin with (:func:`ncfbench.reporting.selection.choose`).
+def drawn(results: Results) -> dict[str, Drawing]:
+    """Return the figures that the runs have something to draw for, by name.
 
     Raises:
-        UsageError: Matplotlib is not installed, or there is no figure of a name.
+        UsageError: Matplotlib is not installed.
     """
-    known = figures(results)
-    made = {name: known[name]() for name in choose(known, wanted, "figure")}
+    made = {name: draw() for name, draw in figures(results).items()}
     return {name: drawing for name, drawing in made.items() if drawing is not None}
-
-
-def check_kind(kind: str) -> None:
-    """Refuse a kind of file that no figure can be.
-
-    Raises:
-        UsageError: the message names the valid ones.
-    """
-    if kind not in KINDS:
-        raise UsageError(
-            f"Unknown kind of figure {kind!r}{nearest(kind, KINDS)} Valid: {', '.join(KINDS)}."
-        )

@@ -35,19 +35,18 @@ UNSTABLE = (
 """Entries of an environment in which runs of the same environment differ."""
 
 
-def page(results: Results, tables: Sequence[Table], figures: Sequence[str] = ()) -> str:
+def page(results: Results, tables: Sequence[Table]) -> str:
     """Return the whole document.
 
     Args:
         tables: those to show; all but answers, main ones and the paper's are folded.
-        figures: names of the wanted figures; all by default.
     """
     runs = [run for compared in results.groups for run in compared]
     answers = {table.name for table in results.tables if table.section == "answer"}
     sections: dict[str, list[Table]] = {"answer": [], "main": [], "paper": [], "detail": []}
     for table in tables:
         sections[table.section if table.section in sections else "detail"].append(table)
-    drawings = _drawings(results, figures)
+    drawings = _drawings(results)
     places = [word for pair in results.locations.items() for word in pair]
     return (
         templates()
@@ -111,7 +110,7 @@ def with_code(text: str) -> Markup:
     return Markup(re.sub(r"--[a-z][a-z-]*[a-z]", r"<code>\g<0></code>", str(escape(text))))
 
 
-def _drawings(results: Results, wanted: Sequence[str]) -> list[dict[str, Any]]:
+def _drawings(results: Results) -> list[dict[str, Any]]:
     """Return the name, title and SVG of each figure, and the width in points that it was drawn for:
     all are scaled alike, so that their letters are of one size.
     """
@@ -121,7 +120,7 @@ def _drawings(results: Results, wanted: Sequence[str]) -> list[dict[str, Any]]:
     from ncfbench.reporting.figures.drawing import draw
 
     shown = []
-    for number, (name, drawing) in enumerate(drawn(results, wanted).items()):
+    for number, (name, drawing) in enumerate(drawn(results).items()):
         file = io.StringIO()
         draw(drawing, file, "svg")
         svg = inline_svg(file.getvalue(), f"f{number}")

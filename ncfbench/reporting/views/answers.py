@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from ncfbench.reporting.answers import BEST, Answer, Caveat
@@ -13,9 +14,13 @@ from ncfbench.reporting.floors import FloorResult, floors_sentence
 from ncfbench.reporting.formats import counted, estimate, three_digits
 from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import (
+    COLD_USERS,
     EPOCH_NOTE,
     ERROR,
+    KNOWN_ITEMS,
+    NEW_ITEMS,
     RECALL,
+    Quality,
 )
 from ncfbench.reporting.table import Cell, Col, Style, Table
 from ncfbench.reporting.views.sentences import (
@@ -34,6 +39,9 @@ from ncfbench.timing.ranking import ONE_SEED_FACTOR
 STATUS_WORDS = {"never": "not reached", "diverged": "diverged", "floor": "no training"}
 TARGET = "target"
 """Group of the columns that depend on the target; a table has its value instead."""
+PARTS = {COLD_USERS: "users without links", NEW_ITEMS: "new items", KNOWN_ITEMS: "known items"}
+MEASURES = {RECALL: "recall@50", "ndcg_at_50": "NDCG@50", "mrr": "MRR", **PARTS}
+"""Headings of the measures of an arm."""
 
 
 def _sooner(arm: ArmResult | FloorResult) -> Cell:
@@ -92,6 +100,41 @@ def ranking_tables(answers: Sequence[Answer]) -> list[Table]:
         for answer in answers
         if len(answer.arms) > len(answer.main)
     ]
+
+
+def quality_tables(answers: Sequence[Answer]) -> list[Table]:
+    """Return all measures of the main arms of each answer, at the epoch that they report."""
+    return [_quality_table(answer, arms) for answer in answers if (arms := _evaluated(answer))]
+
+
+def _evaluated(answer: Answer) -> list[tuple[str, Quality]]:
+    return [(arm.name, arm.reported) for arm in answer.main if arm.reported]
+
+
+def _quality_table(answer: Answer, arms: Sequence[tuple[str, Quality]]) -> Table:
+    measures = {
+        name: heading
+        for name, heading in MEASURES.items()
+        if any(quality.values[name] is not None for _, quality in arms)
+    }
+    cols = [Col("arm", 0, wraps=True), Col("epoch", lambda row: row[1].epoch, ".3g")]
+    cols += [Col(heading, partial(_measure, name)) for name, heading in measures.items()]
+    chances = [
+        f"{heading} {chance:.3f}"
+        for name, heading in measures.items()
+        if (chance := arms[0][1].values.get(f"{name}_chance")) is not None
+    ]
+    notes = [f"By chance: {', '.join(chances)}."] if chances else []
+    notes.append(f"{ERROR}; only that of recall@50 has a part of the items.")
+    if {*PARTS} & measures.keys():
+        notes.append("Recall@50 of users without training links, of links to new and known items.")
+    kind = "test links" if KNOWN_ITEMS in measures else "cold test items"
+    title = f"Quality on {kind}: {answer.subject}"
+    return Table.of(title, cols, arms, notes, name=answer.named("quality"))
+
+
+def _measure(name: str, row: tuple[str, Quality]) -> str:
+    return row[1].text(name)
 
 
 def headline(answer: Answer) -> str:
