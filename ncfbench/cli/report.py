@@ -109,7 +109,7 @@ def report(
         bool,
         SELECTION(
             "--full",
-            help="Show the details too: all arms, the ratios' parts.",
+            help="Show the details too: all arms, other measures, the ratios' parts.",
         ),
     ] = False,
     paper: Annotated[
@@ -139,10 +139,9 @@ def report(
     set, encoder and loss follows with --full; where there is one only, it comes first. All its arms
     have one target, the smallest loss of the baseline at its best. The baseline is IID for
     pointwise losses and Negative Sampling for pairwise ones, or that of --baseline. Then come the
-    paper's speedup and recall tables, and the commands that fill missing cells. Runs of several
-    data sets also have a board: the seconds of each way to train to 0.97 of the best quality. It
-    comes first where the name of a sweep is given.
-    Speedups and recalls are also written beside the runs as Parquet, over the usual baseline.
+    paper's speedup and recall tables. Runs of several data sets also have a board: the seconds of
+    each way to train to 0.97 of the best quality. It comes first where the name of a sweep is
+    given. Speedups and recalls are also written beside the runs as Parquet, over the usual baseline.
 
     Example: ncfbench report --full --paper
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +39,7 @@ NDCG = "ndcg_at_50"
 
 
 @dataclass(frozen=True)
-class Peak:
+class ArmRecall:
     """A recall@50 of an arm, at an evaluation of all its seeds.
 
     Attributes:
@@ -50,7 +49,6 @@ class Peak:
         kept_in: the folder of each run, and the iteration.
         validation: recall@50 of validation links there, the mean over seeds; None where it chooses
             nothing.
-        seconds: when it was evaluated, as in :meth:`ArmResult.rows`.
         split: the links, those of the test mostly.
     """
 
@@ -59,13 +57,12 @@ class Peak:
     ndcg: float | None
     kept_in: Sequence[tuple[Path, int | None]]
     validation: float | None = None
-    seconds: float = math.nan
     split: Split = "test"
 
     @classmethod
     def of(
         cls, runs: Iterable[RunRecord], rows: Sequence[Mapping[str, Any]], split: Split = "test"
-    ) -> Peak:
+    ) -> ArmRecall:
         """Return the recall of some rows, one of each run."""
         folders = (run.folder for run in runs)
         validation = mean_of([{RECALL: validation_recall(row)} for row in rows], RECALL)
@@ -169,26 +166,26 @@ class ArmResult:
         return self.runs
 
     @cached_property
-    def chosen(self) -> Peak | None:
+    def chosen(self) -> ArmRecall | None:
         """The recall@50 of test links at the epoch that each seed reports; None where some seed was
         not evaluated.
         """
         return self._reported("test")
 
     @cached_property
-    def validated(self) -> Peak | None:
+    def validated(self) -> ArmRecall | None:
         """The same of validation links."""
         return self._reported("validation")
 
-    def judged(self, split: Split) -> Peak | None:
+    def judged(self, split: Split) -> ArmRecall | None:
         """Return the recall@50 of a split's links at the epoch that each seed reports."""
         return self.chosen if split == "test" else self.validated
 
-    def _reported(self, split: Split) -> Peak | None:
+    def _reported(self, split: Split) -> ArmRecall | None:
         rows = [reported_row(run) or {} for run in self.shown.values()]
         if not rows or any(row.get(f"{split}_{RECALL}") is None for row in rows):
             return None
-        return Peak.of(self.shown.values(), rows, split)
+        return ArmRecall.of(self.shown.values(), rows, split)
 
     def rows(self, column: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
         """Return the rows of the curve, one of each seed, at the evaluations at which all have a

@@ -15,7 +15,7 @@ import numpy as np
 
 from ncfbench.data.content import Split
 from ncfbench.errors import either
-from ncfbench.reporting.arms import NDCG, TEST_RECALL, ArmResult, Peak
+from ncfbench.reporting.arms import NDCG, TEST_RECALL, ArmRecall, ArmResult
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import (
     CLEAR_ERRORS,
@@ -193,13 +193,13 @@ def by_validation(floors: Iterable[FloorResult]) -> list[FloorResult]:
     return sorted(usual, key=lambda floor: -(floor.recall_on("validation") or 0.0))
 
 
-def reported_recall(run: RunRecord) -> Peak | None:
+def reported_recall(run: RunRecord) -> ArmRecall | None:
     """Return the recall of test links that a run reports; None without any."""
     row = reported_row(run)
-    return None if row is None else Peak.of([run], [row])
+    return None if row is None else ArmRecall.of([run], [row])
 
 
-def compare(own: Peak | None, other: FloorResult) -> Standing:
+def compare(own: ArmRecall | None, other: FloorResult) -> Standing:
     """Return how a recall, if there is any, stands to a floor's of the same users and items.
 
     Where each user's recall and each item's share of it are known of both, the error of the
@@ -351,7 +351,7 @@ def floors_sentences(
     return against, " ".join(sentences)
 
 
-def run_sentence(floors: Sequence[FloorResult], own: Peak) -> str:
+def run_sentence(floors: Sequence[FloorResult], own: ArmRecall) -> str:
     """Return how the recall of a run stands to the floors of its data.
 
     Args:
@@ -395,7 +395,7 @@ def _note(stands: Standing) -> str:
     return stands.note if stands.has_seeds else stands.note.replace(")", ", one seed)")
 
 
-def _by_ndcg(own: Peak | None, name: str, floor: FloorResult) -> list[str]:
+def _by_ndcg(own: ArmRecall | None, name: str, floor: FloorResult) -> list[str]:
     """Return who is ahead by NDCG@50, in the digits shown, where by recall@50 it is the other."""
     if own is None:
         return []
@@ -412,7 +412,7 @@ def _by_ndcg(own: Peak | None, name: str, floor: FloorResult) -> list[str]:
     return [f"{by} {floor.name} {verb} ahead, with {theirs} to {ours}."]
 
 
-def _named(name: str, own: Peak) -> str:
+def _named(name: str, own: ArmRecall) -> str:
     """Return an arm's name, with its recall where no other sentence has that."""
     if own.split == "test":
         return name

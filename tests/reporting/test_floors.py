@@ -25,7 +25,7 @@ from ncfbench.floors.kept import FILE
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.pipeline import floor as fit_floors
 from ncfbench.reporting.answers import Answer, find_answers
-from ncfbench.reporting.arms import Peak
+from ncfbench.reporting.arms import ArmRecall
 from ncfbench.reporting.beside import find_floors
 from ncfbench.reporting.figures import curves
 from ncfbench.reporting.floors import (
@@ -293,9 +293,9 @@ def test_words_are_by_two_errors(
     recalls: list[float], floor: float, own: float, other: float
 ) -> None:
     """By hand: the seeds' part is there where there are several, and its note says if not."""
-    peak = Peak(recalls, math.hypot(own, standard_error_of(recalls)), None, [])
+    own_recall = ArmRecall(recalls, math.hypot(own, standard_error_of(recalls)), None, [])
     row = floor_row("ridge", floor, 1.0) | dict.fromkeys(ITEM_ERROR, 0.0)
-    stands = compare(peak, FloorResult(row | {"test_recall_at_50_error": other}))
+    stands = compare(own_recall, FloorResult(row | {"test_recall_at_50_error": other}))
     above = sum(recalls) / len(recalls) - floor
     error = math.sqrt(own**2 + other**2 + standard_error_of(recalls) ** 2)
     assume(abs(abs(above) - 2 * error) > 1e-12)
