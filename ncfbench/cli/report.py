@@ -141,7 +141,8 @@ def report(
     pointwise losses and Negative Sampling for pairwise ones, or that of --baseline. Then come the
     paper's speedup and recall tables. Runs of several data sets also have a board: the seconds of
     each way to train to 0.97 of the best quality. It comes first where the name of a sweep is
-    given. Speedups and recalls are also written beside the runs as Parquet, over the usual baseline.
+    given. Speedups and recalls are also written beside the runs as Parquet, over the usual
+    baseline.
 
     Example: ncfbench report --full --paper
     """
