@@ -32,6 +32,8 @@ MORE = re.compile(r"(?i:[a-z][-+]?[0-9])|[kKMGTB]\b|\s?[x×*·]\s?10\b|[._][0-9]
 """The rest of a number that is written in no way known here: 1.2d-3, 1.5k, 1.2x10^-3, 1.2.3."""
 FRACTION = re.compile(r"/\.?[0-9][0-9.]*")
 """The rest after a number that is the upper part of a fraction, or the first of two."""
+SPACED = re.compile(r"(?: [0-9]{3})* [0-9]{3}\.[0-9]+")
+"""The rest after one to three digits that may be the first group of a number, as in 1 234.5."""
 MARKS = ",_'\u2019\u00a0\u2009\u202f"
 """Signs between groups of three digits."""
 NOT_FINITE = re.compile(r"(?<!\w)(?:nan|inf(?:inity)?)(?!\w)", re.IGNORECASE)
@@ -137,6 +139,8 @@ def _doubt(line: str, found: re.Match[str], start: int) -> str:
             f"{number + rest[0]!r} may be a fraction or two numbers; where the first one counts,"
             " let --metric match the slash too"
         )
+    if number.isdigit() and len(number) < 4 and (rest := SPACED.match(line, found.end())):
+        return f"{number + rest[0]!r} may be one number or two"
     more = MORE.match(line, found.end())
     return f"{number + more[0]!r} is not a plain number" if more else ""
 
