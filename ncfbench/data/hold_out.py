@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from itertools import product
 from typing import Any, NamedTuple
@@ -206,7 +206,7 @@ def advise_hold_out(
     n_items: int,
     split: Split,
     *,
-    has_shares: bool = True,
+    fixed: Container[str] = (),
 ) -> str:
     """Return a sentence with the flags by which a split, which holds out nothing, will hold out
     items or links: other shares if these suffice, else items, which need few links.
@@ -215,7 +215,7 @@ def advise_hold_out(
         stored: the options that the data were prepared with.
         n_links: int64[users], the links of each user.
         n_items: number of items.
-        has_shares: whether the source has flags for shares.
+        fixed: shares that the source has no flag for.
     """
     flags, names = flags_of(stored), ("hold_out", "test_fraction", "validation_fraction")
     flags["hold_out"] = flags.get("hold_out") or ("" if flags.get("split_column") else "items")
@@ -225,12 +225,12 @@ def advise_hold_out(
     # One user for each number of links.
     sizes = np.unique(n_links[n_links > 0])
     users, rows = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes), np.arange(sizes.sum())
-    shares, none = ((0.1, 0.2, 0.3, 0.4, 0.5), (0.0,)) if has_shares else ((), ())
+    shares, none = (0.1, 0.2, 0.3, 0.4, 0.5), 0.0
+    tests = (test, *(() if "test_fraction" in fixed else shares))
+    validations = (validation, *(() if "validation_fraction" in fixed else (*shares, none)))
     kinds = dict.fromkeys((*({kind} - {"", "time"}), "items"))
     both = {number for number in (1, 2) if now[3 - number] or SPLITS[number] == split}
-    for wanted, *trial in product(
-        (both, {SPLITS.index(split)}), kinds, (test, *shares), (validation, *shares, *none)
-    ):
+    for wanted, *trial in product((both, {SPLITS.index(split)}), kinds, tests, validations):
         options = TimedOptions(**dict(zip(names, trial, strict=True)))
         with suppress(UsageError):
             if trial[0] == "links":
@@ -243,6 +243,8 @@ def advise_hold_out(
                 pairs = zip(names, trial, now, strict=True)
                 words = as_flags({name: new for name, new, old in pairs if new != old})
                 return f"Prepare it again with {' '.join(words)}."
+    if fixed:
+        return "Prepare more links, or give other shares from Python."
     return "It has too few links: prepare more."
 
 

@@ -119,9 +119,9 @@ class Dataset(Content):
         """Return a sentence that says how to hold out something of a split that has nothing."""
         n_links = np.bincount(self.users, minlength=self.n_users)
         source = SOURCES.get(self.manifest.get("source", ""))
-        has_shares = source is None or "test_fraction" not in source.load().Options.fixed
+        fixed = source.load().Options.fixed if source else ()
         options = self.manifest["options"]
-        return advise_hold_out(options, n_links, self.n_items, split, has_shares=has_shares)
+        return advise_hold_out(options, n_links, self.n_items, split, fixed=fixed)
 
     def candidates(self, split: Split) -> Int32:
         """Return the ids of the items that are ranked for the links of a split, ascending."""

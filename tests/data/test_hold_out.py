@@ -268,6 +268,7 @@ def test_mind_has_times(tmp_path: Path, kind: str) -> None:
         assert manifest["removed"]["test_links_of_new_users"] == 1, "U20's first click is too late"
 
 
+SHARES = ["test_fraction", "validation_fraction"]
 FROZEN = {
     "items": "c13850534aabb2e1050efa0e39d7cbe23d8da12787378279f5202eb220bb4ac8",
     "newest-items": "37fa0883866fe626bbcc587a0375d921e19f2f8ff43d9c9aa5d81ca308a06d01",
@@ -373,6 +374,10 @@ def test_advice_names_what_is_short(tmp_path: Path) -> None:
         assert advice == f"Prepare it again with {flags}."
     column = {**usual, "split": "column", "split_column": "split"}
     assert "--hold-out items" in advise_hold_out(column, two, 60, "validation")
+    for fixed, flags in ((["test_fraction"], "--validation-fraction 0.1"), (SHARES, "")):
+        advice = advise_hold_out({"test_fraction": 0.2}, three, 60, "validation", fixed=fixed)
+        other = "Prepare more links, or give other shares from Python."
+        assert advice == (f"Prepare it again with {flags}." if flags else other)
     none = usual | {"validation_fraction": 0.0}
     for kind in ("items", "newest-items", "links", "last", "time"):
         advice = advise_hold_out(none | {"hold_out": kind}, three, 60, "validation")

@@ -356,7 +356,7 @@ def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: 
 @pytest.mark.parametrize(
     ("encoder", "count", "split", "message"),
     [
-        ("bow", 5, 0, "has none. Prepare it again with --"),
+        ("bow", 5, 0, "has none. Prepare more links"),
         ("bow", 0, 2, "--top 0: it must be at least 1"),
         ("mf", 5, 2, "Train with --encoder cnn, lstm, bow"),
     ],
