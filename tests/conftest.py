@@ -1,18 +1,14 @@
 """Fixtures: graphs small enough to enumerate, data small enough to train on in a second."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re
 import signal
-from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 # Most of the tests' time is compilation, of programs that run for a moment. How XLA and LLVM make
 # them changes their speed, which no test asserts: without optimisation, by the older emitters and
@@ -37,7 +33,7 @@ from typer.main import get_command
 from ncfbench.data import prepare
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import synthetic
-from ncfbench.data.store import Dataset, load
+from ncfbench.data.store import load
 from ncfbench.storage import tables
 from ncfbench.timing import contention
 from ncfbench.training import inference, probe
@@ -56,7 +52,7 @@ gc.disable()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Mark the cases that ``long_cases`` names as ``long``."""
     for item in items:
         marker = item.get_closest_marker("long_cases")
@@ -64,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """Imported modules stay; tracing makes so many objects that to look for cycles costs time."""
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
@@ -72,7 +68,7 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(tmp_path_factory):
     """Nothing goes into the user's cache, from processes that tests start neither."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
@@ -80,7 +76,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_waiting_for_the_disk() -> Iterator[None]:
+def _no_waiting_for_the_disk():
     """No test needs its files after a power cut, and a sync takes longer than most writes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
@@ -88,7 +84,7 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+def _compile_once(tmp_path_factory):
     """Many tests compile the same small programs; keep them for the session, for all of its
     processes.
     """
@@ -100,7 +96,7 @@ def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
-def _put(self: LRUCache, key: str, value: bytes) -> None:
+def _put(self, key, value):
     """JAX's own, but whole or absent, so that no process reads what another has half written."""
     path = Path(str(self.path)) / f"{key}-cache"
     if not path.exists():
@@ -109,12 +105,12 @@ def _put(self: LRUCache, key: str, value: bytes) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _once() -> Iterator[None]:
+def _once():
     """What many tests ask for again is made once: functions of their arguments alone, and what a
     file of some bytes holds.
     """
 
-    def read(path: Path) -> pa.Table:
+    def read(path):
         if not path.is_file() or path.stat().st_size > 2**16:
             return read_anew(path)
         content = path.read_bytes()
@@ -122,7 +118,7 @@ def _once() -> Iterator[None]:
             contents[content] = read_anew(path)
         return contents[content]
 
-    def command(app: Any) -> Any:
+    def command(app):
         """A copy: a command that a plug-in has flags of takes them on."""
         made = copy(made_once(app))
         made.commands = {name: copy(each) for name, each in made.commands.items()}
@@ -139,44 +135,44 @@ def _once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clean_environment(monkeypatch):
     for name in ("NCFBENCH_DATA_DIR", "NCFBENCH_RUNS_DIR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_else_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_else_is_busy(monkeypatch):
     """Tests print the same whatever else the machine does."""
     monkeypatch.setattr(contention.OtherPrograms, "cores", lambda self: 0.0)
 
 
 @pytest.fixture
-def five_nodes() -> BipartiteGraph:
+def five_nodes():
     """Two users, three items, four links: degrees 2 2 and 1 2 1."""
     return BipartiteGraph.from_links(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), 2, 3)
 
 
 @pytest.fixture(scope="session")
-def tiny_options() -> synthetic.Options:
+def tiny_options():
     return synthetic.Options(
         users=120, items=400, links=1500, topics=5, vocabulary_size=200, min_words=3, max_length=12
     )
 
 
 @pytest.fixture(scope="session")
-def data_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Path:
+def data_dir(tmp_path_factory, tiny_options):
     folder = tmp_path_factory.mktemp("data")
     prepare("synthetic", tiny_options, folder, "tiny", say=lambda text: None)
     return folder
 
 
 @pytest.fixture(scope="session")
-def tiny(data_dir: Path) -> Dataset:
+def tiny(data_dir):
     return load(data_dir, "tiny")
 
 
 @pytest.fixture(scope="session")
-def featured_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Path:
+def featured_dir(tmp_path_factory, tiny_options):
     folder = tmp_path_factory.mktemp("featured")
     options = replace(tiny_options, item_features=6)
     prepare("synthetic", options, folder, "tiny", say=lambda text: None)
@@ -184,13 +180,13 @@ def featured_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthet
 
 
 @pytest.fixture(scope="session")
-def featured(featured_dir: Path) -> Dataset:
+def featured(featured_dir):
     """Like ``tiny``, with dense features of the items."""
     return load(featured_dir, "tiny")
 
 
 @pytest.fixture(scope="session")
-def growing(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Dataset:
+def growing(tmp_path_factory, tiny_options):
     """Like ``tiny``; here a batch comes along, some time after the first, that needs more slots
     than the first made room for.
     """
@@ -201,5 +197,5 @@ def growing(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Op
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
+def shared_data():
     return Path(os.environ["NCFBENCH_SHARED_DATA"])

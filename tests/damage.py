@@ -1,7 +1,5 @@
 """Small files in the formats of every source, and what can go wrong with a file, by a seed."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -32,7 +30,7 @@ class Source:
     options: Mapping[str, Any]
     files: Mapping[str, bytes]
 
-    def write(self, folder: Path) -> Any:
+    def write(self, folder):
         """Write the files, and return the source's options."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in self.files.items():
@@ -44,7 +42,7 @@ class Source:
         return SOURCES[self.name].load().Options(**options)
 
 
-def _table(header: str, rows: list[tuple[object, ...]]) -> bytes:
+def _table(header, rows):
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header.split(","))
@@ -52,12 +50,12 @@ def _table(header: str, rows: list[tuple[object, ...]]) -> bytes:
     return out.getvalue().encode()
 
 
-def _jsonl(table: bytes) -> bytes:
+def _jsonl(table):
     rows = pacsv.read_csv(pa.BufferReader(table)).to_pylist()
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-def _parquet(table: bytes) -> bytes:
+def _parquet(table):
     out = io.BytesIO()
     pq.write_table(pacsv.read_csv(pa.BufferReader(table)), out)
     return out.getvalue()
@@ -72,7 +70,7 @@ MOVIES = _table(
 )
 
 
-def _custom(links: str, items: str, ratings: bytes, movies: bytes, **more: Any) -> Source:
+def _custom(links, items, ratings, movies, **more):
     options = {"links": Path(links), "items": Path(items), **more}
     return Source("custom", options, {links: ratings, items: movies})
 
@@ -135,11 +133,11 @@ CASES: dict[str, Source] = {
 }
 
 
-def _lines(content: bytes) -> list[bytes]:
+def _lines(content):
     return content.splitlines(keepends=True)
 
 
-def _at(content: bytes, rng: random.Random, put: Callable[[bytes], bytes]) -> bytes:
+def _at(content, rng, put):
     """One line replaced, any but the first where there are others."""
     lines = _lines(content)
     number = rng.randrange(min(1, len(lines) - 1), len(lines))
@@ -147,14 +145,14 @@ def _at(content: bytes, rng: random.Random, put: Callable[[bytes], bytes]) -> by
     return b"".join(lines)
 
 
-def _flipped(content: bytes, rng: random.Random) -> bytes:
+def _flipped(content, rng):
     damaged = bytearray(content)
     for _ in range(3):
         damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
     return bytes(damaged)
 
 
-def _number(content: bytes, rng: random.Random, put: bytes) -> bytes:
+def _number(content, rng, put):
     """One of the numbers behind the first line replaced."""
     digits = [
         index

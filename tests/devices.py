@@ -1,26 +1,18 @@
 """Runs and steps on several simulated devices."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from processes import SMALL
 from trial import Trial
 
 from ncfbench.auditing.gradients import flat
-from ncfbench.config import Locations, RunConfig, complete
-from ncfbench.data.store import Dataset
+from ncfbench.config import Locations, complete
 from ncfbench.models.dropout import Dropout
-from ncfbench.runs.folder import RunRecord
 from ncfbench.sampling import plan_capacity
 from ncfbench.training import run as training
 
 
-def on_devices(dataset: Dataset, config: RunConfig) -> tuple[float, np.ndarray]:
+def on_devices(dataset, config):
     """Loss and gradient of the third batch, dropout on, by the devices of the settings."""
     trial = Trial(dataset, config)
     layout, slots, made = trial.trainer.layout, plan_capacity(trial.graph, config), trial.sampler
@@ -30,16 +22,14 @@ def on_devices(dataset: Dataset, config: RunConfig) -> tuple[float, np.ndarray]:
     return value, flat(layout.to_host(gradient))
 
 
-def train(
-    data_dir: Path, runs_dir: Path, *, resume: bool = False, progress: Any = None, **more: Any
-) -> RunRecord:
+def train(data_dir, runs_dir, *, resume=False, progress=None, **more):
     settings = SMALL | {"epochs": 2, "sampler": "strat-ns"} | more
     return training.run(
         complete(settings), Locations(data_dir, runs_dir), resume=resume, progress=progress
     )
 
 
-def assert_same_curve(one: RunRecord, other: RunRecord) -> None:
+def assert_same_curve(one, other):
     """Up to summation order: dropout on, Adam at the paper's learning rate."""
     names = ("iteration", "epoch", "probe_loss", "batch_loss", "test_recall_at_50")
     for row, expected in zip(one.curve, other.curve, strict=True):

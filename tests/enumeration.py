@@ -2,33 +2,28 @@
 arithmetic.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
 from ncfbench.catalog import find_sampler
-from ncfbench.config import RunConfig
-from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling import Draw
-from ncfbench.sampling.batch import Batch, Listed
+from ncfbench.sampling.batch import Listed
 
 SCORES = np.array([[0.3, -1.2, 0.8], [-0.5, 0.9, 0.1]])
 LAMBDA = 3.0
 
 
-def positive_loss(score: float) -> float:
+def positive_loss(score):
     return math.log1p(math.exp(-score))
 
 
-def negative_loss(score: float) -> float:
+def negative_loss(score):
     return score**2 + 0.3 * score
 
 
-def pair_loss(positive: float, negative: float) -> float:
+def pair_loss(positive, negative):
     return math.log1p(math.exp(2 * (negative - positive)))
 
 
@@ -39,17 +34,17 @@ PAIR = np.array(
 """Losses of a negative link by user and item; of a pair by user, own item and other item."""
 
 
-def links_of(graph: BipartiteGraph) -> list[tuple[int, int]]:
+def links_of(graph):
     return list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
 
 
-def noise_of(graph: BipartiteGraph, alpha: float) -> dict[int, float]:
+def noise_of(graph, alpha):
     degrees = {v: sum(item == v for _, item in links_of(graph)) for v in range(graph.n_items)}
     weights = {v: degree**alpha for v, degree in degrees.items() if degree}
     return {v: weight / sum(weights.values()) for v, weight in weights.items()}
 
 
-def exact_objective(graph: BipartiteGraph, alpha: float, mask: bool, family: str) -> float:
+def exact_objective(graph, alpha, mask, family):
     """Return L by its definition; for a listwise loss the sum over all items."""
     links, noise = links_of(graph), noise_of(graph, alpha)
     total = 0.0
@@ -66,7 +61,7 @@ def exact_objective(graph: BipartiteGraph, alpha: float, mask: bool, family: str
     return total / len(links)
 
 
-def batch_objective(batch: Batch, family: str) -> float:
+def batch_objective(batch, family):
     """Return the batch's loss from ids and weights, link by link."""
     users, items = batch.users[batch.pos_user], batch.items[batch.pos_item]
     negatives = batch.negatives
@@ -83,9 +78,7 @@ def batch_objective(batch: Batch, family: str) -> float:
     return own + float(np.sum(negatives.weight * losses))
 
 
-def strata(
-    graph: BipartiteGraph, size: int, by_user: bool
-) -> Iterator[tuple[float, tuple[int, ...]]]:
+def strata(graph, size, by_user):
     """Yield every stratum drawn with replacement: an item ~ P_d, then ``size`` of its users (or the
     other way round).
     """
@@ -97,7 +90,7 @@ def strata(
             yield len(own) / len(links) / len(own) ** size, chosen
 
 
-def all_draws(config: RunConfig, graph: BipartiteGraph) -> Iterator[tuple[float, Draw]]:
+def all_draws(config, graph):
     """Yield every draw of a batch with its probability, from the algorithms with replacement."""
     sampler, b, alpha, by_user = (
         config.sampler,

@@ -1,16 +1,10 @@
 """Run folders written from literals: no training, no clock."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from ncfbench.auditing.conformance import PROPERTIES
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import complete
 from ncfbench.reporting.results import collect
 from ncfbench.runs import folder as runs
 from ncfbench.runs.reported import reported_columns
@@ -45,23 +39,14 @@ BLOCKS = (0.9, 1.0, 1.1, 1.3, 0.95)
 ERRORS = tuple(f"test_recall_at_50_{end}" for end in ("error", "item_error", "chance"))
 
 
-def make_run(
-    runs_dir: Path, config: RunConfig, fingerprint: str, feature_seconds: float = 0.0
-) -> Path:
+def make_run(runs_dir, config, fingerprint, feature_seconds=0.0):
     """Make the folder of a run that has no records yet."""
     folder = runs.make_run_folder(runs_dir, config)
     runs.write_config(folder, config, fingerprint, feature_seconds)
     return folder
 
 
-def write_run(
-    runs_dir: Path,
-    sampler: str,
-    losses: Sequence[float],
-    ms: float,
-    recalls: Sequence[float] = (),
-    **more: Any,
-) -> Path:
+def write_run(runs_dir, sampler, losses, ms, recalls=(), **more):
     """A finished run: a probe every 100 iterations, an epoch at each; ``ms`` the median of an
     iteration.
 
@@ -143,7 +128,7 @@ def write_run(
     return folder
 
 
-def floor_row(floor: str, recall: float, seconds: float, **more: Any) -> dict[str, Any]:
+def floor_row(floor, recall, seconds, **more):
     """A row of a floor: half of its seconds are for content, a quarter chose its penalty."""
     row = dict.fromkeys(schemas.FLOOR.names) | {
         "dataset": "citeulike",
@@ -165,7 +150,7 @@ def floor_row(floor: str, recall: float, seconds: float, **more: Any) -> dict[st
     return row | more
 
 
-def write_profile(runs_dir: Path) -> None:
+def write_profile(runs_dir):
     """The table of a profile, as far as the figure of epoch times reads it."""
     common = {
         "dataset": "citeulike",
@@ -184,7 +169,7 @@ def write_profile(runs_dir: Path) -> None:
     tables.write_rows(runs_dir / "costmodel.parquet", rows, schemas.COSTMODEL)
 
 
-def write_folder(runs_dir: Path) -> Path:
+def write_folder(runs_dir):
     """iid and three other samplers with three seeds each, one of which does not always reach the
     reference loss.
     """
@@ -199,7 +184,7 @@ def write_folder(runs_dir: Path) -> Path:
     return runs_dir
 
 
-def write_tables(runs_dir: Path) -> None:
+def write_tables(runs_dir):
     """Write a row of each kind for every table of a profile and an audit."""
     arm = {"sampler": "strat-ns", "strata": "item", "loss": "sg", "encoder": "cnn", "noise": "0.75"}
     profile = dict.fromkeys(("dataset", "settings", "data_fingerprint", "environment_key"), "same")
@@ -221,13 +206,13 @@ def write_tables(runs_dir: Path) -> None:
         tables.write_rows(runs_dir / f"{name}.parquet", kept, schema)
 
 
-def filled(schema: pa.Schema, **own: Any) -> dict[str, Any]:
+def filled(schema, **own):
     """A row with a value in every column."""
     values = {"double": 0.5, "int64": 3, "bool": True, "string": "word"}
     return {field.name: values.get(str(field.type)) for field in schema} | own
 
 
-def change(folder: Path, table: str, edit: Callable[[Rows], Any]) -> None:
+def change(folder, table, edit):
     """Edit the rows of a table of a folder in place."""
     path, schema = folder / f"{table}.parquet", getattr(schemas, table.upper())
     rows = tables.read_rows(path, schema)
@@ -235,7 +220,7 @@ def change(folder: Path, table: str, edit: Callable[[Rows], Any]) -> None:
     tables.write_rows(path, rows, schema)
 
 
-def answers_of(folder: Path) -> Rows:
+def answers_of(folder):
     """The answers as ``report --json`` prints them."""
     found: Rows = collect(folder, folder).answered["answers"]
     return found

@@ -1,21 +1,16 @@
 """The command line, called in this process."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
-
 import typer
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from ncfbench.cli import app
 
 
-def invoke(*words: str | Path) -> Result:
+def invoke(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def parse(words: Sequence[str]) -> None:
+def parse(words):
     """Fail unless a command, its arguments and its flags are there."""
     found = typer.main.get_command(app)
     context = typer.Context(found)
@@ -26,7 +21,7 @@ def parse(words: Sequence[str]) -> None:
     found.make_context(name, list(left), parent=context)
 
 
-def check(result: Result, code: int, *words: str) -> None:
+def check(result, code, *words):
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
     flat = " ".join(result.output.split())

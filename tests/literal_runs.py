@@ -1,9 +1,6 @@
 """Runs as literals in memory, and the rows that a report makes of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 from ncfbench.config import complete, digest, revisions_of
 from ncfbench.reporting import frames
@@ -12,9 +9,7 @@ from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas
 
 
-def record(
-    sampler: str, losses: list[float], ms: float, recall: float | None = 0.4, **more: Any
-) -> RunRecord:
+def record(sampler, losses, ms, recall=0.4, **more):
     extra = {
         key: more.pop(key)
         for key in ("key", "status", "fingerprint", "time", "reason")
@@ -46,6 +41,6 @@ def record(
     )
 
 
-def rows_of(records: list[RunRecord]) -> dict[str, dict[str, Any]]:
+def rows_of(records):
     (found,) = compare(frames.group(records))
     return {f"{row['sampler']} {row['variant']}".strip(): row for row in found.speedups}

@@ -1,22 +1,14 @@
 """Files of MIND, as they are published: a few news and clicks."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 from ncfbench.data import prepare as prepare_data
 from ncfbench.data.sources.mind import Options
 
 
-def news(
-    id_: str, title: str, abstract: str = "", category: str = "sports", subcategory: str = "golf"
-) -> str:
+def news(id_, title, abstract="", category="sports", subcategory="golf"):
     return f"{id_}\t{category}\t{subcategory}\t{title}\t{abstract}\thttps://example.com/{id_}\t[]\t[]\n"
 
 
-def behavior(number: int, user: str, history: str, impressions: str) -> str:
+def behavior(number, user, history, impressions):
     return f"{number}\t{user}\t11/12/2019 2:14:46 PM\t{history}\t{impressions}\n"
 
 
@@ -35,16 +27,14 @@ BEHAVIORS = [
 ]
 
 
-def write(
-    folder: Path, news_lines: Sequence[str] = NEWS, behaviors: Sequence[str] = BEHAVIORS
-) -> Path:
+def write(folder, news_lines=NEWS, behaviors=BEHAVIORS):
     folder.mkdir(parents=True)
     (folder / "news.tsv").write_text("".join(news_lines), encoding="utf-8")
     (folder / "behaviors.tsv").write_text("".join(behaviors), encoding="utf-8")
     return folder
 
 
-def prepare(folder: Path, data_dir: Path, **options: Any) -> tuple[dict[str, Any], list[str]]:
+def prepare(folder, data_dir, **options):
     said: list[str] = []
     usual = {"test_fraction": 0.0, "validation_fraction": 0.0}
     chosen = Options(from_=folder, **(usual | options))

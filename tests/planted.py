@@ -2,16 +2,13 @@
 property of the suite.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 
 from ncfbench.catalog import FAMILIES, SamplerInfo
-from ncfbench.sampling import Draw
-from ncfbench.sampling.batch import Batch, Shared
+from ncfbench.sampling.batch import Shared
 from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.sampling.shared import StratifiedSharingSampler
 
@@ -20,14 +17,14 @@ SHARING = SamplerInfo(families=FAMILIES, shares_items=True, least_strata=2)
 
 
 class _Sharing(StratifiedSharingSampler):
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls):
         cls.info = SHARING
 
     @abstractmethod
-    def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
+    def wrong(self, batch, weight):
         """float[b, V]: the faulty weights."""
 
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+    def assemble(self, draw, capacity=0):
         batch = super().assemble(draw, capacity)
         wrong = self.wrong(batch, batch.negatives.weight.astype(np.float64))
         return batch._replace(negatives=Shared(wrong.astype(np.float32)))
@@ -36,7 +33,7 @@ class _Sharing(StratifiedSharingSampler):
 class DistinctOnce(_Sharing):
     """Counts a distinct item once, however many links brought it."""
 
-    def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
+    def wrong(self, batch, weight):
         ratio = np.zeros(weight.shape[1])
         ratio[: batch.n_items] = (self.noise.probability / np.maximum(self.noise.data, 1e-12))[
             batch.items[: batch.n_items]
@@ -53,14 +50,14 @@ class DistinctOnce(_Sharing):
 class UnmaskedPairs(_Sharing):
     """Divides by the number of unmasked pairs instead of all pairs of different strata."""
 
-    def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
+    def wrong(self, batch, weight):
         return weight / weight.sum()
 
 
 class DiagonalKept(_Sharing):
     """Lets a positive link's own stratum be its negative."""
 
-    def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
+    def wrong(self, batch, weight):
         counts = np.bincount(batch.pos_item, minlength=weight.shape[1])
         ratio = (self.noise.probability / np.maximum(self.noise.data, 1e-12))[batch.items]
         return np.broadcast_to(counts * ratio / len(weight) ** 2, weight.shape)
@@ -71,39 +68,39 @@ class Right(NegativeSampler):
 
     info = LISTED
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls):
         cls.info = LISTED
 
-    def changed(self, batch: Batch, draw: Draw) -> Batch:
+    def changed(self, batch, draw):
         """Return a batch with the fault."""
         return batch
 
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+    def assemble(self, draw, capacity=0):
         return self.changed(super().assemble(draw, capacity), draw)
 
 
-def reweighed(batch: Batch, weight: np.ndarray) -> Batch:
+def reweighed(batch, weight):
     return batch._replace(negatives=batch.negatives._replace(weight=weight))
 
 
 class ShapesFault(Right):
     """Weights in double precision."""
 
-    def changed(self, batch: Batch, draw: Draw) -> Batch:
+    def changed(self, batch, draw):
         return reweighed(batch, batch.negatives.weight.astype(np.float64))
 
 
 class IdsFault(Right):
     """A user slot that no link names holds a user there is not."""
 
-    def changed(self, batch: Batch, draw: Draw) -> Batch:
+    def changed(self, batch, draw):
         return batch._replace(users=np.append(batch.users, np.int32(self.graph.n_users)))
 
 
 class HeldOutFault(Right):
     """Embeds a held-out item, though no link names it."""
 
-    def changed(self, batch: Batch, draw: Draw) -> Batch:
+    def changed(self, batch, draw):
         cold = np.flatnonzero(self.graph.item_degrees == 0)[0]
         n = int(batch.n_items)
         items = np.append(batch.items, np.int32(0)) if n == len(batch.items) else batch.items.copy()
@@ -114,7 +111,7 @@ class HeldOutFault(Right):
 class PermutationsFault(Right):
     """Every epoch trains on one link twice and on another never."""
 
-    def draw(self, start: int, count: int) -> list[Draw]:
+    def draw(self, start, count):
         if self.positives.replacement:
             return super().draw(start, count)
         return [
@@ -126,11 +123,11 @@ class PermutationsFault(Right):
 class StreamsFault(Right):
     """Draws from a generator of its own, which remembers what was drawn before."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.rng = np.random.default_rng(0)
 
-    def draw(self, start: int, count: int) -> list[Draw]:
+    def draw(self, start, count):
         shape = (self.config.batch_size, self.config.negatives)
         return [
             draw._replace(items=self.noise.draw(self.rng, shape[0] * shape[1]).reshape(shape))
@@ -141,7 +138,7 @@ class StreamsFault(Right):
 class WeightsFault(Right):
     """A weight that is not a number, once in a while."""
 
-    def changed(self, batch: Batch, draw: Draw) -> Batch:
+    def changed(self, batch, draw):
         if draw.links[0] % 7 == 0:
             batch.negatives.weight[0, 0] = np.nan
         return batch
@@ -150,7 +147,7 @@ class WeightsFault(Right):
 class DrawsFault(Right):
     """Draws unigram whatever P_n is, and makes up for it by weights."""
 
-    def draw(self, start: int, count: int) -> list[Draw]:
+    def draw(self, start, count):
         drawn = []
         for number, draw in enumerate(super().draw(start, count), start):
             rng = self.streams.generator("unigram", number)
@@ -158,7 +155,7 @@ class DrawsFault(Right):
             drawn.append(draw._replace(items=self.graph.link_item[links]))
         return drawn
 
-    def changed(self, batch: Batch, draw: Draw) -> Batch:
+    def changed(self, batch, draw):
         importance = self.importance(self.noise.data)
         weight = batch.negatives.weight * importance[draw.items]
         return reweighed(batch, weight.astype(np.float32))
@@ -167,14 +164,14 @@ class DrawsFault(Right):
 class ExpectationFault(Right):
     """Forgets a tenth of the negative term."""
 
-    def changed(self, batch: Batch, draw: Draw) -> Batch:
+    def changed(self, batch, draw):
         return reweighed(batch, batch.negatives.weight * np.float32(0.9))
 
 
 class PairwiseFault(Right):
     """Forgets a tenth of the negative term of pairwise losses."""
 
-    def changed(self, batch: Batch, draw: Draw) -> Batch:
+    def changed(self, batch, draw):
         factor = 0.9 if self.config.family == "pairwise" else 1.0
         return reweighed(batch, batch.negatives.weight * np.float32(factor))
 
@@ -182,7 +179,7 @@ class PairwiseFault(Right):
 class EmptyShuffled(Right):
     """Right with replacement, and without any negative in the stream that training uses."""
 
-    def changed(self, batch: Batch, draw: Draw) -> Batch:
+    def changed(self, batch, draw):
         if not self.positives.replacement:
             batch.negatives.weight[:] = 0
         return batch
@@ -195,7 +192,7 @@ class OneArray(Right):
 
     kept: Any = None
 
-    def changed(self, batch: Batch, draw: Draw) -> Batch:
+    def changed(self, batch, draw):
         if self.kept is None:
             self.kept = np.empty_like(batch.negatives.weight)
         self.kept[:] = batch.negatives.weight
@@ -205,14 +202,14 @@ class OneArray(Right):
 class RaisesInDraw(Right):
     """Cannot draw."""
 
-    def draw(self, start: int, count: int) -> list[Draw]:
+    def draw(self, start, count):
         raise RuntimeError("planted")
 
 
 class RaisesWithReplacement(Right):
     """Cannot draw with replacement."""
 
-    def draw(self, start: int, count: int) -> list[Draw]:
+    def draw(self, start, count):
         if self.positives.replacement:
             raise RuntimeError("planted")
         return super().draw(start, count)
@@ -221,5 +218,5 @@ class RaisesWithReplacement(Right):
 class NoBatch(Right):
     """Assembles something else."""
 
-    def changed(self, batch: Batch, draw: Draw) -> Any:
+    def changed(self, batch, draw):
         return batch.items

@@ -1,12 +1,9 @@
 """Several real processes of one run, and settings and variables that started processes share."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -56,7 +53,7 @@ LIMIT_SECONDS = 300
 """A process that takes longer hangs, on a busy machine too."""
 
 
-def free_port(*, slurm: bool = False) -> int:
+def free_port(*, slurm=False):
     offset = os.getpid() % len(SLURM_PORTS)
     for port in [*SLURM_PORTS[offset:], *SLURM_PORTS[:offset]] if slurm else [0]:
         try:
@@ -67,17 +64,7 @@ def free_port(*, slurm: bool = False) -> int:
     raise AssertionError("no port is free")
 
 
-def start(
-    data_dir: Path,
-    runs_dir: Path,
-    count: int,
-    *flags: str,
-    of: int | None = None,
-    slurm: bool = False,
-    last: tuple[str, ...] = (),
-    script: str = SCRIPT,
-    **more: Any,
-) -> list[subprocess.Popen[str]]:
+def start(data_dir, runs_dir, count, *flags, of=None, slurm=False, last=(), script=SCRIPT, **more):
     """Start the first ``count`` of ``of`` processes of one run.
 
     Args:
@@ -116,7 +103,7 @@ def start(
     return found
 
 
-def ends(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
+def ends(processes):
     """Return exit code, standard output and standard error of each."""
     found = []
     try:
@@ -129,7 +116,7 @@ def ends(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
     return found
 
 
-def compiled_once() -> dict[str, str]:
+def compiled_once():
     """Return variables that let a process use the compilation cache of the tests."""
     return {
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),

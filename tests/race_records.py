@@ -1,24 +1,17 @@
 """Records of a race's arms that literals make."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 from folders import change, floor_row, write_run
 
-from ncfbench.advice.answer import RaceAnswer, make_answer
+from ncfbench.advice.answer import make_answer
 from ncfbench.advice.candidates import Candidate, State, Status
 from ncfbench.advice.question import Question
 from ncfbench.config import complete
-from ncfbench.data.store import Dataset
 from ncfbench.runs import folder as runs
 
 FIXED = {"dataset": "tiny", "encoder": "cnn"}
 
 
-def entrant(name: str, sampler: str, reason: str = "", **more: Any) -> Candidate:
+def entrant(name, sampler, reason="", **more):
     config = complete(FIXED | {"sampler": sampler} | more)
     found = Candidate(name, config, seeds=[0, 1])
     if reason:
@@ -26,14 +19,12 @@ def entrant(name: str, sampler: str, reason: str = "", **more: Any) -> Candidate
     return found
 
 
-def written(
-    runs_dir: Path, each: Candidate, recalls: list[float], ms: float
-) -> list[runs.RunRecord]:
+def written(runs_dir, each, recalls, ms):
     """Return its runs, whose recall of validation links is that of test links; the first recall,
     before training, is not written.
     """
 
-    def validate(rows: list[dict[str, Any]]) -> None:
+    def validate(rows):
         for row in rows:
             row |= validated(row)
 
@@ -52,25 +43,18 @@ def written(
     return found
 
 
-def validated(row: Mapping[str, Any]) -> dict[str, Any]:
+def validated(row):
     """Return the columns of validation links with the values of those of test links."""
     names = (name for name in row if name.startswith(("test_recall_at_50", "test_ndcg")))
     return {name.replace("test", "validation", 1): row[name] for name in names}
 
 
-def judged_floor(floor: str, recall: float, seconds: float, **more: Any) -> dict[str, Any]:
+def judged_floor(floor, recall, seconds, **more):
     """Return the row of a floor whose recall of validation links is that of test links."""
     row = floor_row(floor, recall, seconds)
     return row | validated(row) | more
 
 
-def answered(
-    dataset: Dataset,
-    entrants: list[Candidate],
-    records: dict[str, list[runs.RunRecord]],
-    *,
-    budget: float = 60.0,
-    **more: Any,
-) -> RaceAnswer:
+def answered(dataset, entrants, records, *, budget=60.0, **more):
     state = State(dataset.fingerprint, entrants, [], first_clock=1.0, **more)
     return make_answer(Question(FIXED), state, records, dataset, budget)

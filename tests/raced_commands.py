@@ -1,10 +1,7 @@
 """Races of commands, and programs that print lines."""
 
-from __future__ import annotations
-
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 from invoked import check, invoke
@@ -15,7 +12,7 @@ V = ("--metric", "v=([0-9.]+)")
 LIMIT_SECONDS = 30
 
 
-def race(*words: str, code: int = 0) -> dict[str, Any]:
+def race(*words, code=0):
     """Race, and return the answer."""
     done = invoke("race", "--json", "--quiet", *words)
     check(done, code)
@@ -23,11 +20,11 @@ def race(*words: str, code: int = 0) -> dict[str, Any]:
     return found
 
 
-def by_name(found: dict[str, Any]) -> dict[str, Any]:
+def by_name(found):
     return {arm["arm"]: arm for arm in found["arms"]}
 
 
-def wait(condition: Callable[[], bool]) -> None:
+def wait(condition):
     deadline = time.monotonic() + LIMIT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, "not in time"

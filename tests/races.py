@@ -1,14 +1,9 @@
 """Questions on data that train in a second."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 from ncfbench.advice import pipeline
-from ncfbench.advice.pipeline import Advice
 from ncfbench.advice.question import Question
 from ncfbench.config import Locations
 from ncfbench.runs.progress import Progress
@@ -36,15 +31,7 @@ BUDGET = 1e5
 """Runs of four epochs are finished within the first rung, a three hundredth of it."""
 
 
-def ask(
-    data_dir: Path,
-    runs_dir: Path,
-    *,
-    budget: float = BUDGET,
-    encoder: str = "bow",
-    metric: str = "recall@10",
-    **tried: Sequence[Any],
-) -> tuple[Advice, list[str]]:
+def ask(data_dir, runs_dir, *, budget=BUDGET, encoder="bow", metric="recall@10", **tried):
     question = Question(FIXED | {"encoder": encoder}, metric, ASKED | tried)
     locations = Locations(data_dir, runs_dir)
     progress = Mock(Progress)

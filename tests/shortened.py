@@ -1,13 +1,9 @@
 """Profiles of moments, for what they hold and not for their times."""
 
-from __future__ import annotations
-
-import pytest
-
 from ncfbench.profiling import calibration, rounds
 
 
-def shorten(patch: pytest.MonkeyPatch) -> None:
+def shorten(patch):
     """Blocks of moments, and fewer sizes."""
     for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
         patch.setattr(rounds, name, number)

@@ -1,7 +1,5 @@
 """Progress that interrupts its own process."""
 
-from __future__ import annotations
-
 import os
 import signal
 
@@ -11,9 +9,9 @@ from ncfbench.runs.progress import Progress
 class StopAt(Progress):
     """Sends this process an interrupt after some iteration."""
 
-    def __init__(self, iteration: int) -> None:
+    def __init__(self, iteration):
         self.iteration = iteration
 
-    def advance(self, iteration: int, item_slots: float) -> None:
+    def advance(self, iteration, item_slots):
         if iteration == self.iteration:
             os.kill(os.getpid(), signal.SIGINT)

@@ -1,21 +1,15 @@
 """Small cells for tests: train them, read their records, and interrupt them."""
 
-from __future__ import annotations
-
 import os
 import signal
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import trained
 
-from ncfbench.config import Locations, RunConfig, complete
-from ncfbench.data.store import Dataset
+from ncfbench.config import complete
 from ncfbench.runs import folder as runs
-from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.sweeps import runner
 from ncfbench.sweeps.cells import Cell
@@ -29,23 +23,18 @@ SMALL: dict[str, Any] = trained.SMALL | {
 ARMS = ("neg", "ns", "strat-ns")
 
 
-def cells_of(samplers: Sequence[str] = ARMS, **more: Any) -> tuple[RunConfig, ...]:
+def cells_of(samplers=ARMS, **more):
     return tuple(complete(SMALL | {"sampler": sampler} | more) for sampler in samplers)
 
 
-def sweep(
-    cells: Sequence[RunConfig],
-    tiny: Dataset,
-    locations: Locations,
-    progress: SweepProgress | None = None,
-) -> list[Cell]:
+def sweep(cells, tiny, locations, progress=None):
     """Train cells, and return how they ended."""
     found = [Cell(config) for config in cells]
     runner.train(found, {"tiny": tiny}, locations, progress or SweepProgress())
     return found
 
 
-def records(runs_dir: Path) -> dict[tuple[str, int], RunRecord]:
+def records(runs_dir):
     """Return all runs of a folder, by sampler and seed; there is one of each."""
     found, problems = runs.read_all(runs_dir)
     assert problems == []
@@ -54,7 +43,7 @@ def records(runs_dir: Path) -> dict[tuple[str, int], RunRecord]:
     return result
 
 
-def parameters(record: RunRecord, dataset: Dataset) -> list[Any]:
+def parameters(record, dataset):
     """Return all arrays of the last checkpoint."""
     _, like = Trainer.create(record.config, dataset)
     found = Checkpoints(record.folder / "checkpoints").restore(like)
@@ -63,7 +52,7 @@ def parameters(record: RunRecord, dataset: Dataset) -> list[Any]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(found[0])]
 
 
-def assert_same(one: RunRecord, other: RunRecord, dataset: Dataset) -> None:
+def assert_same(one, other, dataset):
     """Assert equal curves and parameters, bit for bit, and that every iteration is timed once."""
     assert one.summary["status"] == other.summary["status"] == "finished"
     assert trained.figures(one) == trained.figures(other)
@@ -76,9 +65,7 @@ def assert_same(one: RunRecord, other: RunRecord, dataset: Dataset) -> None:
 class Noted(SweepProgress):
     """Keeps all events, and does something at an iteration of a sampler."""
 
-    def __init__(
-        self, sampler: str = "", iteration: int = -1, action: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, sampler="", iteration=-1, action=lambda: None):
         super().__init__()
         self.sampler, self.iteration, self.action = sampler, iteration, action
         self.epochs: list[tuple[str, float]] = []
@@ -86,31 +73,31 @@ class Noted(SweepProgress):
         self.began_at: dict[str, int] = {}
         self.texts: list[str] = []
 
-    def follow(self, cell: Cell) -> Progress:
+    def follow(self, cell):
         return Reporter(self, cell.config)
 
-    def finish(self, cell: Cell) -> None:
+    def finish(self, cell):
         self.ends.append((cell.config.sampler, cell.status))
 
-    def say(self, text: str) -> None:
+    def say(self, text):
         self.texts.append(text)
 
 
 class Reporter(Progress):
-    def __init__(self, noted: Noted, config: RunConfig) -> None:
+    def __init__(self, noted, config):
         self.noted, self.config = noted, config
 
-    def begin(self, title: str, total: int, done: int) -> None:
+    def begin(self, title, total, done):
         self.noted.began_at[self.config.sampler] = done
 
-    def advance(self, iteration: int, item_slots: float) -> None:
+    def advance(self, iteration, item_slots):
         if (self.config.sampler, iteration) == (self.noted.sampler, self.noted.iteration):
             self.noted.action()
 
-    def record(self, row: Any) -> None:
+    def record(self, row):
         if row["iteration"] and row["epoch"] == int(row["epoch"]):
             self.noted.epochs.append((self.config.sampler, row["epoch"]))
 
 
-def interrupt() -> None:
+def interrupt():
     os.kill(os.getpid(), signal.SIGINT)

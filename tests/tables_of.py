@@ -2,8 +2,6 @@
 two files.
 """
 
-from __future__ import annotations
-
 import bz2
 import csv
 import gzip
@@ -18,7 +16,6 @@ import pyarrow.parquet as pq
 from ncfbench import data
 from ncfbench.data import store
 from ncfbench.data.sources.custom import Options
-from ncfbench.data.store import Dataset
 
 Row = Mapping[str, Any]
 LINKS = [
@@ -37,7 +34,7 @@ ITEMS = [
 ]
 
 
-def as_csv(path: Path, rows: Sequence[Row], delimiter: str = ",") -> Path:
+def as_csv(path, rows, delimiter=","):
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter, lineterminator="\n")
         writer.writeheader()
@@ -45,17 +42,17 @@ def as_csv(path: Path, rows: Sequence[Row], delimiter: str = ",") -> Path:
     return path
 
 
-def as_jsonl(path: Path, rows: Sequence[Row]) -> Path:
+def as_jsonl(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
-def as_parquet(path: Path, rows: Sequence[Row]) -> Path:
+def as_parquet(path, rows):
     pq.write_table(pa.Table.from_pylist(list(rows)), path)
     return path
 
 
-def squeezed(path: Path, rows: Sequence[Row], squeeze: Callable[[bytes], bytes]) -> Path:
+def squeezed(path, rows, squeeze):
     plain = (as_jsonl if ".jsonl" in path.name else as_csv)(path.with_suffix(".plain"), rows)
     path.write_bytes(squeeze(plain.read_bytes()))
     return path
@@ -75,12 +72,7 @@ FORMATS: dict[str, Callable[[Path, Sequence[Row]], Path]] = {
 }
 
 
-def prepare(
-    folder: Path,
-    links: Path | Sequence[Row] = LINKS,
-    items: Path | Sequence[Row] = ITEMS,
-    **options: Any,
-) -> tuple[Dataset, list[str]]:
+def prepare(folder, links=LINKS, items=ITEMS, **options):
     """Prepare files, or rows as CSV files r.csv and m.csv; return the data set and the messages."""
     given = {"r.csv": links, "m.csv": items}
     one, two = (
@@ -94,31 +86,31 @@ def prepare(
     return store.load(folder / "data", "x"), said
 
 
-def ids_of(ids: pa.StringArray | None) -> list[str]:
+def ids_of(ids):
     """The source's ids of users or items, which there must be."""
     assert ids is not None
     found: list[str] = ids.to_pylist()
     return found
 
 
-def named(dataset: Dataset, users: Any, items: Any) -> list[tuple[str, str]]:
+def named(dataset, users, items):
     """Pairs by the source's ids, in order."""
     names = ids_of(dataset.user_ids), ids_of(dataset.item_ids)
     pairs = zip(users, items, strict=True)
     return sorted((names[0][user], names[1][item]) for user, item in pairs)
 
 
-def named_links(dataset: Dataset) -> list[tuple[str, str]]:
+def named_links(dataset):
     return named(dataset, dataset.users, dataset.items)
 
 
-def texts_of(dataset: Dataset) -> list[list[str]]:
+def texts_of(dataset):
     """The words of each item, through the stored vocabulary."""
     words = ["", *dataset.vocabulary.words]
     texts = map(dataset.texts.__getitem__, range(dataset.n_items))
     return [[words[token] for token in text] for text in texts]
 
 
-def words_of(dataset: Dataset) -> dict[str, list[str]]:
+def words_of(dataset):
     """The words of each item by its id."""
     return dict(zip(ids_of(dataset.item_ids), texts_of(dataset), strict=True))

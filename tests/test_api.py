@@ -1,10 +1,7 @@
 """The functions of ``import ncfbench``."""
 
-from __future__ import annotations
-
 import inspect
 import pkgutil
-from pathlib import Path
 
 import pytest
 from prepared import quiet
@@ -16,7 +13,7 @@ SMALL = {"batch_size": 64, "epochs": 2, "dimension": 8, "word_dimension": 8, "en
 SIZES = {"users": 60, "items": 80, "links": 600, "topics": 3, "vocabulary_size": 90}
 
 
-def test_no_room_takes_the_name_of_a_function() -> None:
+def test_no_room_takes_the_name_of_a_function():
     """An imported room becomes an attribute of the package."""
     rooms = {module.name for module in pkgutil.iter_modules(ncfbench.__path__)}
     assert len(rooms) > 15
@@ -25,7 +22,7 @@ def test_no_room_takes_the_name_of_a_function() -> None:
 
 
 @pytest.mark.parametrize("name", ncfbench.__all__)
-def test_functions_are_typed_and_documented(name: str) -> None:
+def test_functions_are_typed_and_documented(name):
     function = getattr(ncfbench, name)
     signature = inspect.signature(function)
     assert "Raises:" in function.__doc__
@@ -35,7 +32,7 @@ def test_functions_are_typed_and_documented(name: str) -> None:
         assert kind is not inspect.Signature.empty
 
 
-def test_from_data_to_report(tmp_path: Path) -> None:
+def test_from_data_to_report(tmp_path):
     places = {"data_dir": tmp_path / "data", "runs_dir": tmp_path / "runs"}
     data = {"data_dir": tmp_path / "data", "say": quiet}
     dataset = ncfbench.prepare("synthetic", name="mine", min_words=3, max_length=9, **SIZES, **data)
@@ -56,7 +53,7 @@ def test_from_data_to_report(tmp_path: Path) -> None:
     assert results.tables
 
 
-def test_mistakes_are_named(tmp_path: Path) -> None:
+def test_mistakes_are_named(tmp_path):
     with pytest.raises(UsageError, match="no option 'sise'"):
         ncfbench.prepare("synthetic", sise=3, data_dir=tmp_path)
     with pytest.raises(UsageError, match="is not a data set's name"):

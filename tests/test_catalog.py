@@ -1,9 +1,6 @@
 """Records of built-in classes, and the settings that they name."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +9,6 @@ from write_settings import settings_page
 from ncfbench.catalog import BUILT_IN, SAMPLERS, find, find_sampler
 from ncfbench.catalog.plugins import read_plugin
 from ncfbench.config import SETTINGS, complete
-from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.settings import Setting
@@ -21,7 +17,7 @@ from ncfbench.settings import Setting
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, names in BUILT_IN.items() for name in names]
 )
-def test_built_in_records_are_right(kind: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_built_in_records_are_right(kind, name, monkeypatch):
     """They pass the checks of plug-ins, and name the settings that they use."""
     info = find(kind, name)
     assert info.title
@@ -41,14 +37,14 @@ OTHERS = {
 
 @pytest.mark.parametrize("strata", ["item", "user"])
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_unused_settings_change_no_batch(tiny: Dataset, sampler: str, strata: str) -> None:
+def test_unused_settings_change_no_batch(tiny, sampler, strata):
     """Every shared setting that only some samplers use: it changes batches where one declares it,
     and none where it does not.
     """
     used = {name for name, setting in SETTINGS.items() if setting.used_by == "sampler"}
     assert used == set(OTHERS)
 
-    def batch(**more: Any) -> list[np.ndarray]:
+    def batch(**more):
         usual = {"sampler": sampler, "strata": strata, "batch_size": 28, "negatives": 3}
         made = make_sampler(tiny.graph, complete(usual | more), Streams(0))
         found = made.assemble(made.draw(1, 1)[0], 200)
@@ -70,12 +66,12 @@ def test_unused_settings_change_no_batch(tiny: Dataset, sampler: str, strata: st
         (("one", [1], ""), "one: a setting cannot be of type list"),
     ],
 )
-def test_impossible_declarations_are_refused(arguments: Any, message: str) -> None:
+def test_impossible_declarations_are_refused(arguments, message):
     with pytest.raises(TypeError, match=message):
         Setting(*arguments)
 
 
-def test_the_settings_reference_is_up_to_date() -> None:
+def test_the_settings_reference_is_up_to_date():
     """``python docs/write_settings.py > docs/settings.md`` writes it."""
     page = Path(__file__).parents[1] / "docs" / "settings.md"
     assert page.read_text("utf-8") == settings_page()

@@ -1,7 +1,5 @@
 """README and docs: their commands run, their links lead somewhere, and they stay readable."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib
@@ -43,19 +41,19 @@ LESS = {
 """Added to the page's own commands, so that they have less to do."""
 
 
-def blocks(page: Path, language: str) -> list[str]:
+def blocks(page, language):
     """Return the code blocks of a page in one language."""
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
 
 
-def test_extras_are_installed_from_a_checkout() -> None:
+def test_extras_are_installed_from_a_checkout():
     sources = [path for suffix in ("py", "html") for path in ROOT.glob(f"ncfbench/**/*.{suffix}")]
     wrong = re.compile(r"""(pip install|Install) ["']?ncfbench\[""")
     assert [path for path in (*LINKED, *sources) if wrong.search(path.read_text("utf-8"))] == []
     assert install_command("torch") == f"pip install {shlex.quote(f'{ROOT}[torch]')}"
 
 
-def commands(page: Path) -> list[list[str]]:
+def commands(page):
     """Return the words of each ``ncfbench`` command of a page, without the program's name."""
     lines = "".join(blocks(page, "sh")).splitlines()
     return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("ncfbench ")]
@@ -63,9 +61,7 @@ def commands(page: Path) -> list[list[str]]:
 
 @pytest.mark.long_cases("getting-started")
 @pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.stem)
-def test_commands_of_the_first_pages_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path
-) -> None:
+def test_commands_of_the_first_pages_run(tmp_path, monkeypatch, page):
     """In the order of the page, on synthetic data under the names that it uses."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ratings.csv").write_text(
@@ -90,13 +86,13 @@ def test_commands_of_the_first_pages_run(
         assert done.exit_code == 0, f"{words}: {done.output}"
 
 
-def test_readme_is_short() -> None:
+def test_readme_is_short():
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.splitlines()) <= 160
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_pages_are_readable(page: Path) -> None:
+def test_pages_are_readable(page):
     """At most six columns in a table, which has a head, and 100 columns in code."""
     text = page.read_text("utf-8")
     for line in text.splitlines():
@@ -107,14 +103,14 @@ def test_pages_are_readable(page: Path) -> None:
         assert [line for line in block.splitlines() if len(line) > 100] == []
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     """Return the anchors of a page's headings, as hosts of Markdown make them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: f"{page.parent.name}/{page.stem}")
-def test_links_lead_to_files_and_headings(page: Path) -> None:
+def test_links_lead_to_files_and_headings(page):
     for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text("utf-8")):
         if target.startswith("http"):
             continue
@@ -123,7 +119,7 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
 
 
-def test_the_architecture_names_every_room() -> None:
+def test_the_architecture_names_every_room():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     rooms = [room.strip() for layer in layers for room in layer.split("|")]

@@ -1,7 +1,5 @@
 """Imports and when they happen: nothing heavy for help, and JAX only where something computes."""
 
-from __future__ import annotations
-
 import pkgutil
 import subprocess
 import sys
@@ -20,7 +18,7 @@ CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
 """Rooms that import no JAX; ``make check`` holds that they import no room that does."""
 
 
-def test_rooms_that_need_no_jax_import_none() -> None:
+def test_rooms_that_need_no_jax_import_none():
     """In a fresh interpreter, every module of these rooms; ``import ncfbench`` is light."""
     names = [
         module.name
@@ -37,7 +35,7 @@ def test_rooms_that_need_no_jax_import_none() -> None:
     assert (done.stdout, done.stderr) == ("[]\n[]\n", "")
 
 
-def test_without_pytorch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pytorch_the_extra_is_named(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("ncfbench.torch")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
@@ -46,7 +44,7 @@ def test_without_pytorch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert caught.value.name == "torch"
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_nothing_heavy():
     """No package and few modules beyond what a Typer program of two commands needs.
 
     The options of ``run`` are those of classes whose modules import NumPy and JAX; a source of data
@@ -67,11 +65,11 @@ def test_help_imports_nothing_heavy() -> None:
         assert len(found - needed) < 100
 
 
-def packages(modules: set[str]) -> set[str]:
+def packages(modules):
     return {name.split(".")[0] for name in modules} - sys.stdlib_module_names
 
 
-def modules_of_help(script: str, *words: str, shown: str) -> set[str]:
+def modules_of_help(script, *words, shown):
     """Return the modules that a fresh interpreter has imported once it has shown a help."""
     script += "\ntry: main()\nexcept SystemExit: import sys; print(*sys.modules, file=sys.stderr)"
     command = [sys.executable, "-c", script, *words, "--help"]

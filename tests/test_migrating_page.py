@@ -1,9 +1,6 @@
 """The programs of docs/migrating.md, run as they stand, with stand-ins for the frameworks."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -17,31 +14,30 @@ from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_scores, link_loss
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
-from ncfbench.sampling.batch import Batch
 
 PAGE = (Path(__file__).parents[1] / "docs/migrating.md").read_text("utf-8")
 USERS, ITEMS, WIDTH = 300, 200, 6
 
 
-def program(heading: str) -> str:
+def program(heading):
     """The first block of Python below a heading of the page."""
     return PAGE.split(f"\n## {heading}\n")[1].split("```python\n")[1].split("```")[0]
 
 
 @pytest.fixture(scope="module")
-def links() -> np.ndarray:
+def links():
     pairs = np.random.default_rng(0).choice(USERS * ITEMS, 3000, replace=False)
     return np.stack(np.divmod(pairs, ITEMS)).astype(np.int32)
 
 
 @pytest.fixture(scope="module")
-def vectors() -> tuple[np.ndarray, np.ndarray]:
+def vectors():
     rng = np.random.default_rng(1)
     users, items = (rng.normal(size=(n, WIDTH)).astype(np.float32) for n in (USERS, ITEMS))
     return users, items
 
 
-def ours(batch: Batch, users: np.ndarray, items: np.ndarray, settings: dict[str, Any]) -> float:
+def ours(batch, users, items, settings):
     """The objective of a batch, as this program computes it."""
     config = complete(settings)
     scores = batch_scores(users, items, batch)
@@ -49,27 +45,27 @@ def ours(batch: Batch, users: np.ndarray, items: np.ndarray, settings: dict[str,
     return float(value)
 
 
-def first_batch(graph: BipartiteGraph, settings: dict[str, Any]) -> Batch:
+def first_batch(graph, settings):
     return next(make_sampler(graph, complete(settings), Streams(0)).batches())
 
 
-def gathered(table: np.ndarray, index: np.ndarray, axis: int, batch_dims: int) -> np.ndarray:
+def gathered(table, index, axis, batch_dims):
     """``tf.gather`` of one entry a row."""
     assert (axis, batch_dims) == (1, 1)
     return table[np.arange(len(table)), index]
 
 
-def numpy_for_tensorflow() -> Any:
+def numpy_for_tensorflow():
     """The functions of TensorFlow that the page calls, in double precision."""
 
-    def norm(x: np.ndarray, axis: int) -> np.ndarray:
+    def norm(x, axis):
         return x / np.linalg.norm(x, axis=axis, keepdims=True)
 
-    def matmul(a: np.ndarray, b: np.ndarray, transpose_b: bool) -> np.ndarray:
+    def matmul(a, b, transpose_b):
         assert transpose_b
         return a @ b.T
 
-    def logarithm(x: np.ndarray) -> np.ndarray:
+    def logarithm(x):
         with np.errstate(divide="ignore"):
             return np.log(np.asarray(x, np.float64))
 
@@ -89,9 +85,7 @@ def numpy_for_tensorflow() -> Any:
     )
 
 
-def test_tensorflow_s_loss_is_our_softmax(
-    links: np.ndarray, vectors: Sequence[np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensorflow_s_loss_is_our_softmax(links, vectors, monkeypatch):
     recommenders = ModuleType("tensorflow_recommenders")
     vars(recommenders)["Model"] = object
     graph, fitted = BipartiteGraph.from_links(*links, USERS, ITEMS), []
@@ -115,15 +109,13 @@ def test_tensorflow_s_loss_is_our_softmax(
     assert found == pytest.approx(expected, rel=1e-5)
 
 
-def test_recbole_s_loss_is_our_log_loss(
-    links: np.ndarray, vectors: Sequence[np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recbole_s_loss_is_our_log_loss(links, vectors, monkeypatch):
     torch = pytest.importorskip("torch")
 
     class BPR(torch.nn.Module):  # type: ignore[misc, name-defined]
         """As RecBole's: two tables of vectors."""
 
-        def __init__(self, config: Any, dataset: Any) -> None:
+        def __init__(self, config, dataset):
             super().__init__()
             tables = [torch.nn.Embedding.from_pretrained(torch.from_numpy(t)) for t in vectors]
             self.user_embedding, self.item_embedding = tables

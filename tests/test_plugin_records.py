@@ -1,9 +1,5 @@
 """Wrong records of plug-ins: each is refused in one sentence that names the class."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from ncfbench.catalog import BUILT_IN, find
@@ -69,9 +65,7 @@ CASES = [(*base, *case) for base, cases in WRONG.items() for case in cases]
 
 
 @pytest.mark.parametrize(("kind", "base", "record", "words"), CASES)
-def test_a_wrong_record_is_refused_by_name(
-    kind: str, base: str, record: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_record_is_refused_by_name(kind, base, record, words, tmp_path, monkeypatch):
     module = f"wrong_{abs(hash(tmp_path)) % 10**9}"
     text = f"{MODULE}\n\nclass Mine({base}):\n    info = {record}\n"
     (tmp_path / f"{module}.py").write_text(text)
@@ -85,7 +79,7 @@ def test_a_wrong_record_is_refused_by_name(
 
 
 @pytest.mark.parametrize("kind", ["sampler", "loss", "encoder"])
-def test_a_built_in_class_is_no_plug_in_of_another_kind(kind: str) -> None:
+def test_a_built_in_class_is_no_plug_in_of_another_kind(kind):
     for other, infos in BUILT_IN.items():
         for info in infos.values():
             if kind != other and (kind, other) != ("encoder", "user_tower"):
@@ -93,6 +87,6 @@ def test_a_built_in_class_is_no_plug_in_of_another_kind(kind: str) -> None:
                     find(kind, info.path)
 
 
-def test_user_towers_have_no_plug_ins() -> None:
+def test_user_towers_have_no_plug_ins():
     with pytest.raises(UsageError, match=r"Unknown user tower 'a:B'.* Valid: table, .*history\.$"):
         find("user_tower", "a:B")

@@ -1,13 +1,10 @@
 """Samplers, losses and encoders of one's own: a class, and nothing else touched."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import hardest
 import numpy as np
@@ -123,7 +120,7 @@ SMALL = {"dataset": "tiny", "batch_size": 64, "epochs": 2, "dimension": 8}
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def module(tmp_path, monkeypatch):
     name = f"mine_{abs(hash(tmp_path)) % 10**9}"
     (tmp_path / f"{name}.py").write_text(MODULE)
     (tmp_path / f"broken_{name}.py").write_text("raise RuntimeError('no luck')")
@@ -131,15 +128,13 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def invoke(*words: str) -> str:
+def invoke(*words):
     done = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
-def test_one_of_each_is_trained_by_own_settings(
-    module: str, data_dir: Path, tmp_path: Path
-) -> None:
+def test_one_of_each_is_trained_by_own_settings(module, data_dir, tmp_path):
     """--set and a file give a plug-in's settings; the report and its records name them."""
     file = tmp_path / "own.toml"
     file.write_text("slack = 0.3")
@@ -176,9 +171,7 @@ IDENTITY = [
 
 
 @pytest.mark.parametrize(("kind", "plugin", "name", "counts"), IDENTITY)
-def test_settings_of_a_plugin_are_its_identity(
-    module: str, kind: str, plugin: str, name: str, counts: bool
-) -> None:
+def test_settings_of_a_plugin_are_its_identity(module, kind, plugin, name, counts):
     """Declared or not; only what a class declares not to use is left out."""
     usual = SMALL | {"sampler": "ns", "encoder": "mf", "loss": "log" if plugin == "Own" else "sg"}
     configs = [complete(usual | {kind: f"{module}:{plugin}", name: value}) for value in (2, 4)]
@@ -186,7 +179,7 @@ def test_settings_of_a_plugin_are_its_identity(
     assert len({sweeps.cell_identity(config) for config in configs}) == 1 + counts
 
 
-def test_a_run_of_a_plugin_is_found_by_all_settings(module: str, tmp_path: Path) -> None:
+def test_a_run_of_a_plugin_is_found_by_all_settings(module, tmp_path):
     few, many = (
         complete(SMALL | {"encoder": f"{module}:Silent", "lstm_units": units})
         for units in (25, 200)
@@ -196,7 +189,7 @@ def test_a_run_of_a_plugin_is_found_by_all_settings(module: str, tmp_path: Path)
     assert choice.find(tmp_path, many, "data") is None
 
 
-def test_a_sweep_varies_the_settings_of_a_plugin(module: str) -> None:
+def test_a_sweep_varies_the_settings_of_a_plugin(module):
     """Beside an encoder that has none of them."""
     wanted = read_sweep(
         "smoke",
@@ -211,7 +204,7 @@ def test_a_sweep_varies_the_settings_of_a_plugin(module: str) -> None:
     assert sum("bag_width=4" in label for label in labels) == len(cells) / 3
 
 
-def test_settings_of_a_sampler_distinguish_arms(module: str, tmp_path: Path) -> None:
+def test_settings_of_a_sampler_distinguish_arms(module, tmp_path):
     """One comparison with the baseline; the second computation and the command agree."""
     for sampler, ms, more in (
         ("neg", 100.0, {}),
@@ -234,9 +227,7 @@ def test_settings_of_a_sampler_distinguish_arms(module: str, tmp_path: Path) -> 
     assert words[words.index("emphasis=3.0") - 1] == "--set"
 
 
-def test_a_catalog_entry_is_all_that_a_name_needs(
-    module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_catalog_entry_is_all_that_a_name_needs(module, monkeypatch):
     """Options, checks and the settings reference follow from the record."""
     monkeypatch.setitem(catalog.SAMPLERS, "own", catalog.find_sampler(f"{module}:Own"))
     monkeypatch.setitem(catalog.LOSSES, "squared", catalog.find_loss(f"{module}:Squared"))
@@ -269,18 +260,14 @@ def test_a_catalog_entry_is_all_that_a_name_needs(
         ({"encoder": "mf", "bag_width": 5}, ["Unknown setting 'bag_width'"]),
     ],
 )
-def test_what_cannot_work_is_refused_early(
-    module: str, settings: dict[str, Any], words: list[str]
-) -> None:
+def test_what_cannot_work_is_refused_early(module, settings, words):
     with pytest.raises(UsageError) as caught:
         complete({key: str(value).format(module) for key, value in settings.items()})
     for word in words:
         assert word in str(caught.value)
 
 
-def test_the_documented_examples_are_right(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_documented_examples_are_right(data_dir, tmp_path, monkeypatch):
     """The page's classes are trained; the encoder is cut short there, and its record is read."""
     page = (Path(__file__).parents[1] / "docs" / "plugins.md").read_text("utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
@@ -299,7 +286,7 @@ def test_the_documented_examples_are_right(
     run(complete(SMALL | chosen), Locations(data_dir, tmp_path / "runs"))
 
 
-def test_the_hardest_negatives_alone_count() -> None:
+def test_the_hardest_negatives_alone_count():
     """The two of the highest scores that have weight, as in a softmax over these; the third is
     linked.
     """
@@ -316,13 +303,13 @@ def test_the_hardest_negatives_alone_count() -> None:
 
 
 @pytest.mark.long
-def test_the_example_of_a_loss_trains(data_dir: Path, tmp_path: Path) -> None:
+def test_the_example_of_a_loss_trains(data_dir, tmp_path):
     own = {"sampler": "ns", "loss": "hardest:Hardest", "batch_size": 64, "epochs": 1}
     record = train(data_dir, tmp_path, **own)
     assert record.curve[-1]["probe_loss"] < record.curve[0]["probe_loss"]
 
 
-def test_modules_of_the_current_folder_are_found(tmp_path: Path) -> None:
+def test_modules_of_the_current_folder_are_found(tmp_path):
     (tmp_path / "herefile.py").write_text(MODULE)
     script = "from ncfbench.catalog import find_sampler; print(find_sampler('herefile:Own').title)"
     done = subprocess.run(

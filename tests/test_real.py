@@ -1,9 +1,5 @@
 """The real data, where NCFBENCH_SHARED_DATA names a folder with it."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from ncfbench.config import Locations, complete
@@ -20,7 +16,7 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
-def data(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(shared_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("real")
     options = citeulike.Options(
         from_=shared_data / "citeulike-a",
@@ -34,7 +30,7 @@ def data(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_citeulike_has_the_papers_counts(data: Path) -> None:
+def test_citeulike_has_the_papers_counts(data):
     manifest = store.load(data, "citeulike").manifest
     statistics = manifest["statistics"]
     assert [statistics[name] for name in ("users", "items", "links")] == [5551, 16980, 204986]
@@ -52,7 +48,7 @@ def test_citeulike_has_the_papers_counts(data: Path) -> None:
     ("sampler", "expected"),
     [("iid", 4150), ("neg", 4150), ("strat", 160), ("ns", 495), ("strat-ns", 160)],
 )
-def test_distinct_items_of_a_batch(data: Path, sampler: str, expected: int) -> None:
+def test_distinct_items_of_a_batch(data, sampler, expected):
     """KDD 2017's speedups per iteration are ratios of these counts (4150 / 495 = 8.4)."""
     graph = store.load(data, "citeulike").graph
     found = batch_counts(make_sampler(graph, complete({"sampler": sampler}), Streams(0)), 50)
@@ -62,13 +58,13 @@ def test_distinct_items_of_a_batch(data: Path, sampler: str, expected: int) -> N
 @pytest.mark.parametrize(
     ("loss", "least"), [("hinge", 0.40), ("log", 0.40), ("mse", 0.385), ("sg", 0.37)]
 )
-def test_recall_on_cold_articles(data: Path, tmp_path: Path, loss: str, least: float) -> None:
+def test_recall_on_cold_articles(data, tmp_path, loss, least):
     record = training.run(complete({"loss": loss, "epochs": 10}), Locations(data, tmp_path))
     assert record.summary["test_recall_at_50"] >= least
 
 
 @pytest.mark.parametrize("kind", HOLD_OUTS)
-def test_hold_outs_of_movielens(shared_data: Path, tmp_path: Path, kind: str) -> None:
+def test_hold_outs_of_movielens(shared_data, tmp_path, kind):
     """Ratings with times: 943 users, 1,682 films."""
     folder = shared_data / "movielens-100k"
     dataset = prepare_dataset(
@@ -96,7 +92,7 @@ def test_hold_outs_of_movielens(shared_data: Path, tmp_path: Path, kind: str) ->
     assert recall > (5 if encoder == "mf" else 1) * chance
 
 
-def test_links_of_citeulike(data: Path, shared_data: Path, tmp_path: Path) -> None:
+def test_links_of_citeulike(data, shared_data, tmp_path):
     dataset = prepare_dataset(
         "citeulike",
         name="links",

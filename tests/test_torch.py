@@ -3,8 +3,6 @@
 Not in a folder of its own: one named ``torch`` on the path of the tests would stand in for PyTorch.
 """
 
-from __future__ import annotations
-
 import math
 import pickle
 from itertools import islice
@@ -21,7 +19,6 @@ from train_in_pytorch import TwoTower, train  # noqa: E402
 
 from ncfbench.catalog import LOSSES, SAMPLERS, find_sampler, losses_for  # noqa: E402
 from ncfbench.config import complete  # noqa: E402
-from ncfbench.data.store import Dataset  # noqa: E402
 from ncfbench.errors import UsageError  # noqa: E402
 from ncfbench.models.losses import make_loss  # noqa: E402
 from ncfbench.models.objective import batch_scores, link_loss  # noqa: E402
@@ -32,7 +29,6 @@ from ncfbench.sampling.batch import Batch, Shared  # noqa: E402
 from ncfbench.torch import (  # noqa: E402
     BatchLoader,
     Loss,
-    TensorBatch,
     as_tensors,
     dot_scores,
     objective,
@@ -61,12 +57,12 @@ BATCH = Batch(
 """Negative Sharing's batch of the docstring of the layout."""
 
 
-def arrays(batch: TensorBatch | Batch) -> list[np.ndarray]:
+def arrays(batch):
     parts = [*batch[:4], *batch.negatives, batch.n_items]
     return [np.asarray(part) for part in parts]
 
 
-def assert_same(left: list[Any], right: list[Any]) -> None:
+def assert_same(left, right):
     assert len(left) == len(right)
     for one, other in zip(left, right, strict=True):
         for a, b in zip(arrays(one), arrays(other), strict=True):
@@ -74,9 +70,7 @@ def assert_same(left: list[Any], right: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(("sampler", "loss", "strata"), SERVED)
-def test_loss_and_gradient_are_jax_ones(
-    tiny: Dataset, sampler: str, loss: str, strata: str
-) -> None:
+def test_loss_and_gradient_are_jax_ones(tiny, sampler, loss, strata):
     """To 1e-5 of the value and of each gradient's length, at random vectors."""
     settings = SMALL | {"sampler": sampler, "loss": loss, "strata": strata}
     config, rng = complete(settings), np.random.default_rng(0)
@@ -85,7 +79,7 @@ def test_loss_and_gradient_are_jax_ones(
         rng.normal(size=(len(ids), 6)).astype(np.float32) for ids in (batch.users, batch.items)
     )
 
-    def ours(users: jax.Array, items: jax.Array) -> jax.Array:
+    def ours(users, items):
         scores = batch_scores(users, items, batch)
         return link_loss(*scores, batch.negatives.weight, make_loss(config), config.lambda_)
 
@@ -103,16 +97,16 @@ def test_loss_and_gradient_are_jax_ones(
         assert off <= 1e-5 * np.linalg.norm(gradient)
 
 
-def test_every_loss_of_ours_is_there() -> None:
+def test_every_loss_of_ours_is_there():
     assert {loss for _, loss, _ in SERVED} == set(LOSSES) == set(ROWS)
 
 
-def test_two_links_by_hand() -> None:
+def test_two_links_by_hand():
     """Scores 2 and -1 of the links, 0.5 and 3 of the other pairs; pairs of weight 0 are silent."""
     batch, (a, d), (b, c) = as_tensors(BATCH, "pointwise"), (2.0, -1.0), (0.5, 3.0)
     negative = torch.tensor([[math.inf, b], [c, -math.inf]], requires_grad=True)
 
-    def softplus(x: float) -> float:
+    def softplus(x):
         return math.log1p(math.exp(x))
 
     sg = (softplus(-a) + softplus(-d)) / 2 + 128 * (softplus(b) + softplus(c)) / 2
@@ -128,7 +122,7 @@ def test_two_links_by_hand() -> None:
     assert found.item() == pytest.approx(sum(share) / 2, rel=1e-6)
 
 
-def test_a_loss_of_your_own() -> None:
+def test_a_loss_of_your_own():
     own = Loss("pairwise", lambda p, n, w: (w * (n - p[:, None]) ** 2).sum(dim=1))
     batch = as_tensors(BATCH, "pairwise")
     scores = torch.tensor([2.0, -1.0]), torch.tensor([[9.0, 0.5], [3.0, 9.0]])
@@ -136,7 +130,7 @@ def test_a_loss_of_your_own() -> None:
 
 
 @pytest.mark.parametrize("sampler", ["neg", "strat-ns", "mixed-ns"])
-def test_batches_by_number(tiny: Dataset, sampler: str) -> None:
+def test_batches_by_number(tiny, sampler):
     """Any order of numbers, as the workers are asked for them, gives the batches of the stream."""
     whole = make_sampler(tiny.graph, complete(SMALL | {"sampler": sampler}), Streams(7))
     expected = [whole.assemble(draw) for draw in whole.draw(0, 40)]
@@ -147,7 +141,7 @@ def test_batches_by_number(tiny: Dataset, sampler: str) -> None:
 
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
-def test_passes_follow_one_another(tiny: Dataset, persistent: bool) -> None:
+def test_passes_follow_one_another(tiny, persistent):
     """Passes of three batches by processes are batches 2, 3, ..., and a pass that was left early
     goes on where it was left; batch 5 resumes them.
     """
@@ -162,7 +156,7 @@ def test_passes_follow_one_another(tiny: Dataset, persistent: bool) -> None:
     assert len(BatchLoader(tiny, **SMALL)) == tiny.graph.n_links // 16
 
 
-def test_fixed_shapes(tiny: Dataset) -> None:
+def test_fixed_shapes(tiny):
     made = BatchLoader(tiny, fixed_shapes=True, batches=20, **SMALL)
     batches = list(made)
     assert len({len(batch.items) for batch in batches}) == 1
@@ -174,7 +168,7 @@ def test_fixed_shapes(tiny: Dataset) -> None:
     assert moved.family == "pointwise"
 
 
-def test_pinned_memory(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pinned_memory(tiny, monkeypatch):
     """PyTorch pins every tensor of a batch and keeps the batch's form; here pinning is a copy."""
     from torch.utils.data._utils.pin_memory import pin_memory
 
@@ -182,7 +176,7 @@ def test_pinned_memory(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.pin_memory
     pinned: list[torch.Tensor] = []
 
-    def copy(tensor: torch.Tensor, *device: Any) -> torch.Tensor:
+    def copy(tensor, *device):
         pinned.append(tensor.clone())
         return pinned[-1]
 
@@ -211,14 +205,14 @@ def test_pinned_memory(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"epochs": 3}, "Unknown setting 'epochs'"),
     ],
 )
-def test_bad_input_is_one_sentence(tiny: Dataset, settings: Any, message: str) -> None:
+def test_bad_input_is_one_sentence(tiny, settings, message):
     with pytest.raises(UsageError) as caught:
         BatchLoader(tiny, **SMALL | settings)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_unknown_layouts_are_refused(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_layouts_are_refused(tiny, monkeypatch):
     class Everybody(NamedTuple):
         weight: Any
 
@@ -229,7 +223,7 @@ def test_unknown_layouts_are_refused(tiny: Dataset, monkeypatch: pytest.MonkeyPa
         BatchLoader(tiny, **SMALL)
 
 
-def test_a_loss_of_another_family_is_refused() -> None:
+def test_a_loss_of_another_family_is_refused():
     batch = as_tensors(BATCH, "pointwise")
     with pytest.raises(UsageError, match="weights of this batch are for pointwise losses"):
         objective(torch.zeros(2), torch.zeros(2, 2), batch, "softmax")
@@ -246,7 +240,7 @@ PARAMETERS = {
 """Our parameters, and the example's; a kernel lies the other way round there."""
 
 
-def copied(model: TwoTower, parameters: Any) -> Any:
+def copied(model, parameters):
     """Our parameters with the example's numbers."""
     found = {tower: dict(layers) for tower, layers in parameters.items()}
     for (tower, layer, name), theirs in PARAMETERS.items():
@@ -256,7 +250,7 @@ def copied(model: TwoTower, parameters: Any) -> Any:
     return found
 
 
-def test_the_example_trains_as_jax_does(tiny: Dataset) -> None:
+def test_the_example_trains_as_jax_does(tiny):
     """From the same parameters: each loss to 1e-4 over twenty steps, and the probe at the end."""
     sampling = {"sampler": "strat-ns", "loss": "sg", "batch_size": 64, "seed": 7}
     plain = {"encoder": "bow", "word_dropout": 0, "item_dropout": 0, "user_l2": 0}

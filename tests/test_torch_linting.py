@@ -1,7 +1,5 @@
 """The lint of losses in PyTorch."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -12,12 +10,12 @@ from ncfbench.linting.lint import lint_loss  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's, of its own coming changes
 
 
-def test_losses_of_pytorch_are_right() -> None:
+def test_losses_of_pytorch_are_right():
     for loss in (torch.nn.BCEWithLogitsLoss, torch.nn.CrossEntropyLoss, torch.nn.TripletMarginLoss):
         assert lint_loss(loss).errors == []
 
 
-def test_losses_of_sentence_transformers() -> None:
+def test_losses_of_sentence_transformers():
     losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
     found = lint_loss(losses.MultipleNegativesRankingLoss)
     assert found.facts is not None

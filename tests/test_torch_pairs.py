@@ -1,11 +1,7 @@
 """Pairs of texts for sentence-transformers: strata, linked pairs, and the trainer itself."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,26 +21,26 @@ ITEMS = [f"paper {item} on topic{item % 3}" for _, item in LINKS]
 class Encoder(torch.nn.Module):
     """A stand-in for a SentenceTransformer: the vector of a text is that of its first token."""
 
-    def __init__(self, *, is_padded: bool = True) -> None:
+    def __init__(self, *, is_padded=True):
         super().__init__()
         torch.manual_seed(0)
         self.table, self.encoded = torch.nn.Embedding(40, 4), 0
         self.is_padded = is_padded
 
-    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+    def forward(self, features):
         self.encoded += len(features["input_ids"])
         return {"sentence_embedding": self.table(features["input_ids"][:, 0])}
 
-    def features(self, numbers: list[int]) -> dict[str, Any]:
+    def features(self, numbers):
         ids = torch.tensor(numbers)[:, None]
         return {"input_ids": ids} | ({"attention_mask": ids > -1} if self.is_padded else {})
 
 
-def pairs(**settings: Any) -> LinkedPairs:
+def pairs(**settings):
     return LinkedPairs(USERS, ITEMS, **{"batch_size": 8, "stratum_size": 2} | settings)
 
 
-def softmax_by_hand(vector: Any, rows: list[int], stratum: int, gamma: float) -> float:
+def softmax_by_hand(vector, rows, stratum, gamma):
     """The loss of a batch, pair by pair: an item stands for N / (its links) items, over the pairs
     of a row and a link of another stratum.
     """
@@ -63,7 +59,7 @@ def softmax_by_hand(vector: Any, rows: list[int], stratum: int, gamma: float) ->
 
 
 @pytest.mark.parametrize("is_padded", [True, False])
-def test_loss_by_hand(is_padded: bool) -> None:
+def test_loss_by_hand(is_padded):
     """Linked pairs are silent, popular items count less, and every distinct text is encoded once
     where texts are padded.
     """
@@ -72,7 +68,7 @@ def test_loss_by_hand(is_padded: bool) -> None:
     users, items = zip(*(LINKS[row] for row in rows), strict=True)
     columns = [model.features(list(users)), model.features([20 + item for item in items])]
 
-    def vector(token: int) -> np.ndarray:
+    def vector(token):
         found = model.table.weight[token].detach().double().numpy()
         return found / np.linalg.norm(found)
 
@@ -83,7 +79,7 @@ def test_loss_by_hand(is_padded: bool) -> None:
     assert distinct < 2 * len(rows)
 
 
-def test_users_that_are_ids() -> None:
+def test_users_that_are_ids():
     """The same loss as from texts whose vectors are the table's."""
     made, model = pairs(loss="sg", **{"lambda": 3.0}), Encoder()
     rows = next(iter(made.batch_sampler(LINKS, 8)))
@@ -101,7 +97,7 @@ def test_users_that_are_ids() -> None:
     assert touched == {USERS[row] for row in rows}
 
 
-def test_epochs_hold_every_pair_equally_often() -> None:
+def test_epochs_hold_every_pair_equally_often():
     made = pairs()
     batches = made.batch_sampler(dataset=LINKS, batch_size=8, drop_last=False, seed=3)
     seen: Counter[int] = Counter()
@@ -116,7 +112,7 @@ def test_epochs_hold_every_pair_equally_often() -> None:
     assert list(other) != list(made.batch_sampler(LINKS, 8, seed=3))
 
 
-def test_strata_are_of_one_item_or_one_user() -> None:
+def test_strata_are_of_one_item_or_one_user():
     """Strata are segments of the pairs in the order of items (or users): two lie in a stratum that
     holds the end of one and the beginning of the next, at most once for each.
     """
@@ -136,7 +132,7 @@ def test_strata_are_of_one_item_or_one_user() -> None:
         ({"loss": "cosine"}, "Unknown loss 'cosine'"),
     ],
 )
-def test_settings_that_cannot_work(settings: Any, message: str) -> None:
+def test_settings_that_cannot_work(settings, message):
     with pytest.raises(UsageError) as caught:
         pairs(**settings)
     assert message in str(caught.value)
@@ -145,14 +141,14 @@ def test_settings_that_cannot_work(settings: Any, message: str) -> None:
 class Cell:
     """A stand-in for an element of a tensor, which hashes by identity."""
 
-    def __init__(self, value: object) -> None:
+    def __init__(self, value):
         self.value = value
 
-    def item(self) -> object:
+    def item(self):
         return self.value
 
 
-def test_elements_of_tensors_are_equal_by_value() -> None:
+def test_elements_of_tensors_are_equal_by_value():
     """A tensor, its elements, those of NumPy and of others that hash by identity."""
     numbers = tuple(map(list, zip(*LINKS, strict=True)))
     plain = LinkedPairs(*numbers, batch_size=8, stratum_size=2)
@@ -167,7 +163,7 @@ def test_elements_of_tensors_are_equal_by_value() -> None:
         assert found.labels.tolist() == plain.labels.tolist()
 
 
-def test_data_that_cannot_work() -> None:
+def test_data_that_cannot_work():
     with pytest.raises(UsageError, match="Rows 1 and 3 are the same pair"):
         LinkedPairs(["a", "b", "a", "b"], ["x", "x", "y", "x"], batch_size=2, stratum_size=1)
     with pytest.raises(UsageError, match="2 users and 1 items make no pairs"):
@@ -181,7 +177,7 @@ def test_data_that_cannot_work() -> None:
         loss([{}, {}], None)
 
 
-def tiny_model(folder: Path) -> Any:
+def tiny_model(folder):
     """A BERT of one layer with a word for each word of the texts, from a configuration."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import modules
@@ -203,7 +199,7 @@ def tiny_model(folder: Path) -> Any:
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("by_id", [False, True])
-def test_the_trainer_trains(by_id: bool, tmp_path: Path) -> None:
+def test_the_trainer_trains(by_id, tmp_path):
     """Ten epochs of SentenceTransformerTrainer bring the loss down, and train the users' table.
 
     Its checkpoints hold the arguments of training, and with them the batch sampler.
@@ -245,7 +241,7 @@ def test_the_trainer_trains(by_id: bool, tmp_path: Path) -> None:
         assert (users.weight != before).any(dim=1).all()
 
 
-def test_recall_as_the_guide_tells(tmp_path: Path) -> None:
+def test_recall_as_the_guide_tells(tmp_path):
     """The library's evaluator, a text being its own id, against hits that are counted by hand."""
     evaluation = pytest.importorskip("sentence_transformers.sentence_transformer.evaluation")
     model, relevant = tiny_model(tmp_path), defaultdict(set)

@@ -1,7 +1,5 @@
 """Vectors that leave the program, and the programs of docs/vectors.md that read them."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -60,12 +58,12 @@ class Exported:
     meta: dict[str, Any]
     said: str
 
-    def vectors(self, side: str) -> tuple[list[str], np.ndarray]:
+    def vectors(self, side):
         ids = pq.read_table(self.home / "vectors" / f"{side}.parquet")["id"].to_pylist()
         return ids, np.load(self.home / "vectors" / f"{side}.npy")
 
 
-def shop(home: Path, hold_out: str) -> Dataset:
+def shop(home, hold_out):
     """Prepare 60 users and 250 items; most links are of a user to items of his kind."""
     rng, rows = np.random.default_rng(0), []
     for user in range(USERS):
@@ -77,14 +75,14 @@ def shop(home: Path, hold_out: str) -> Dataset:
     return prepare(home, *files, hold_out=hold_out, test_fraction=0.4)[0]
 
 
-def train(home: Path, **more: Any) -> RunRecord:
+def train(home, **more):
     return training.run(complete(SMALL | more), Locations(home / "data", home / "runs"))
 
 
 @pytest.fixture(
     scope="module", params=["bow", "history", pytest.param("free", marks=pytest.mark.long)]
 )
-def exported(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+def exported(request, tmp_path_factory):
     """In blocks of 32 vectors, the last of which is not full."""
     home, (hold_out, settings) = tmp_path_factory.mktemp(request.param), MODELS[request.param]
     dataset, record, said = shop(home, hold_out), train(home, **settings), Said()
@@ -96,14 +94,14 @@ def exported(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Exported
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+def plain(tmp_path_factory):
     """A vector for each item, of items that are held out: these have none."""
     home = tmp_path_factory.mktemp("plain")
     shop(home, "items")
     return train(home, encoder="mf", epochs=1)
 
 
-def test_recall_of_the_files_is_that_of_the_run(exported: Exported) -> None:
+def test_recall_of_the_files_is_that_of_the_run(exported):
     """Counted by NumPy, user by user; known items are left out where links are held out."""
     dataset, (users, f), (items, g) = exported.dataset, *map(exported.vectors, ("users", "items"))
     assert (f.shape, g.shape, f.dtype, g.dtype) == ((USERS, 8), (ITEMS, 8), np.float32, np.float32)
@@ -125,7 +123,7 @@ def test_recall_of_the_files_is_that_of_the_run(exported: Exported) -> None:
     assert np.mean(recalls) == pytest.approx(recorded, abs=1e-12)
 
 
-def test_scores_and_ids_are_those_of_recommendations(exported: Exported) -> None:
+def test_scores_and_ids_are_those_of_recommendations(exported):
     recommend(exported.record.folder, count=10, data_dir=exported.home / "data")
     rows, meta = pq.read_table(exported.record.folder / BEST).to_pylist(), exported.meta
     f, g = (dict(zip(*exported.vectors(side), strict=True)) for side in ("users", "items"))
@@ -137,7 +135,7 @@ def test_scores_and_ids_are_those_of_recommendations(exported: Exported) -> None
     assert meta["unit_length"] == is_unit == (exported.model != "history")
 
 
-def test_parquet_holds_the_same_vectors(exported: Exported) -> None:
+def test_parquet_holds_the_same_vectors(exported):
     for side, columns in (("users", ["id"]), ("items", ["id", "split"])):
         table = pq.read_table(exported.home / "vectors" / f"{side}.parquet")
         assert table.column_names == [*columns, "vector"]
@@ -148,7 +146,7 @@ def test_parquet_holds_the_same_vectors(exported: Exported) -> None:
     assert table["split"].to_pylist() == names[exported.dataset.split].tolist()
 
 
-def test_parameters_are_those_of_the_checkpoint(exported: Exported) -> None:
+def test_parameters_are_those_of_the_checkpoint(exported):
     with safe_open(exported.home / "vectors/towers.safetensors", "numpy") as file:
         found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         about = json.loads(file.metadata()["ncfbench"])
@@ -166,9 +164,7 @@ def test_parameters_are_those_of_the_checkpoint(exported: Exported) -> None:
     assert (about["iteration"], about["epoch"]) == (last, 2)
 
 
-def test_repeated_bytes_and_an_interrupted_replacement(
-    plain: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeated_bytes_and_an_interrupted_replacement(plain, tmp_path, monkeypatch):
     """Until all is written there are other names only, so a kill leaves nothing under these."""
     places = {"data_dir": plain.folder.parents[1] / "data"}
     one, other, new = (tmp_path / name / "vectors" for name in ("one", "other", "new"))
@@ -177,7 +173,7 @@ def test_repeated_bytes_and_an_interrupted_replacement(
     assert all((one / name).read_bytes() == (other / name).read_bytes() for name in FILES[:-1])
     write, seen = export._write_parameters, []
 
-    def interrupted(path: Path, *more: Any) -> None:
+    def interrupted(path, *more):
         write(path, *more)
         seen.append([each.name for each in path.parent.parent.iterdir() if each.name[0] != "."])
         raise KeyboardInterrupt
@@ -192,7 +188,7 @@ def test_repeated_bytes_and_an_interrupted_replacement(
     assert [*one.parent.iterdir(), *new.parent.iterdir()] == [one]
 
 
-def test_items_without_a_vector_are_left_out(plain: RunRecord, tmp_path: Path) -> None:
+def test_items_without_a_vector_are_left_out(plain, tmp_path):
     words = (tmp_path / "v", "--data-dir", plain.folder.parents[1] / "data")
     left_out = "items without training links, of which mf has no vector."
     printed = invoke("export", plain.name, *words, "--runs-dir", plain.folder.parent)
@@ -210,9 +206,7 @@ def test_items_without_a_vector_are_left_out(plain: RunRecord, tmp_path: Path) -
     assert json.loads(again.stdout) | {"seconds": 0} == shown | {"seconds": 0}
 
 
-def test_what_cannot_work_is_refused(
-    plain: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_work_is_refused(plain, tmp_path, monkeypatch):
     """In a sentence that says what to do, and nothing is written."""
     folder, data_dir = plain.folder, plain.folder.parents[1] / "data"
     lost = shutil.copytree(folder, tmp_path / "lost", ignore=lambda *_: ["checkpoints"])
@@ -221,7 +215,7 @@ def test_what_cannot_work_is_refused(
         (tmp_path / name / file).write_text("{}")
     before = sorted(tmp_path.rglob("*"))
 
-    def refuse(kind: Any, words: str, run: Path, name: str = "v", **more: Any) -> None:
+    def refuse(kind, words, run, name="v", **more):
         with pytest.raises(kind, match=words):
             ncfbench.export_vectors(run, tmp_path / name, **({"data_dir": data_dir} | more))
         assert sorted(tmp_path.rglob("*")) == before
@@ -242,9 +236,7 @@ def test_what_cannot_work_is_refused(
     refuse(UsageError, "is diverged: it has no parameters to take away", folder)
 
 
-def test_an_interrupted_run_gives_its_last_checkpoint(
-    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_gives_its_last_checkpoint(exported, tmp_path, monkeypatch):
     """As the winner of a race does: the same vectors as those of the same iteration at the end."""
     record = exported.record
     summary = record.summary | {"status": "interrupted"}
@@ -256,7 +248,7 @@ def test_an_interrupted_run_gives_its_last_checkpoint(
 
 
 @pytest.fixture
-def programs(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def programs(exported, monkeypatch):
     """The page's programs: one exports, the others read by NumPy, FAISS and PyTorch."""
     monkeypatch.chdir(exported.home)
     monkeypatch.setenv("NCFBENCH_DATA_DIR", "data")
@@ -272,7 +264,7 @@ def programs(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("exported", ["bow"], indirect=True)
 @pytest.mark.parametrize("package", ["numpy", "faiss"])
-def test_the_best_items_are_found(exported: Exported, programs: list[str], package: str) -> None:
+def test_the_best_items_are_found(exported, programs, package):
     pytest.importorskip(package)
     (users, f), (items, g) = map(exported.vectors, ("users", "items"))
     ours, theirs = dict[str, Any](), dict[str, Any]()
@@ -290,7 +282,7 @@ def test_the_best_items_are_found(exported: Exported, programs: list[str], packa
 
 
 @pytest.mark.parametrize("exported", ["bow"], indirect=True)
-def test_pytorch_repeats_the_items_vectors(exported: Exported, programs: list[str]) -> None:
+def test_pytorch_repeats_the_items_vectors(exported, programs):
     """From the words of each item, and from none."""
     pytest.importorskip("torch")
     names: dict[str, Any] = {}

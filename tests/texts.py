@@ -1,8 +1,5 @@
 """Texts of any lengths."""
 
-from __future__ import annotations
-
-from typing import Any
 from unittest.mock import patch
 
 import jax
@@ -20,14 +17,12 @@ FROM_SCRATCH = [
 CHECKPOINT_DIGEST = "0123456789ab"
 
 
-def traced_for(backend: str) -> Any:
+def traced_for(backend):
     """A context in which encoders are traced for a kind of device: "cpu" fast, "gpu" plainly."""
     return patch.object(jax, "default_backend", lambda: backend)
 
 
-def texts_of(
-    rng: np.random.Generator, items: int, length: int, words: int, removed: float
-) -> EncoderInput:
+def texts_of(rng, items, length, words, removed):
     """Some empty, some full-length, words that repeat, some of them removed."""
     lengths = rng.integers(0, length + 1, items).astype(np.int32)
     lengths[: min(items, 3)] = [0, length, 1][: min(items, 3)]

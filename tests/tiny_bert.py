@@ -1,11 +1,7 @@
 """A checkpoint of a few thousand random weights, and its text vector by definition."""
 
-from __future__ import annotations
-
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,10 +13,10 @@ EPSILON = 1e-12
 Weights = dict[str, np.ndarray]
 
 
-def weights_of(words: int, width: int = WIDTH, layers: int = LAYERS) -> Weights:
+def weights_of(words, width=WIDTH, layers=LAYERS):
     rng = np.random.default_rng(0)
 
-    def normal(*shape: int) -> np.ndarray:
+    def normal(*shape):
         return rng.normal(0, 0.4, shape).astype(np.float32)
 
     found = {
@@ -47,14 +43,8 @@ def weights_of(words: int, width: int = WIDTH, layers: int = LAYERS) -> Weights:
 
 
 def write_checkpoint(
-    folder: Path,
-    *,
-    words: int = len(PIECES),
-    pooling: str = "mean",
-    normalises: bool = True,
-    prefix: str = "",
-    **more: Any,
-) -> Weights:
+    folder, *, words=len(PIECES), pooling="mean", normalises=True, prefix="", **more
+):
     """Write the files of a checkpoint in the usual layout; ``more`` changes ``config.json``."""
     from safetensors.numpy import save_file
 
@@ -87,16 +77,16 @@ def write_checkpoint(
 MODES = {"cls_token": "first", "mean_tokens": "mean"}
 
 
-def text_vector(weights: Weights, tokens: list[int], pooling: str, normalises: bool) -> np.ndarray:
+def text_vector(weights, tokens, pooling, normalises):
     """The vector of one text, float64, word by word as BERT defines it."""
     w = {name: value.astype(np.float64) for name, value in weights.items()}
 
-    def norm(x: np.ndarray, name: str) -> np.ndarray:
+    def norm(x, name):
         centred = x - x.mean(axis=-1, keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + EPSILON)
         return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
 
-    def linear(x: np.ndarray, name: str) -> np.ndarray:
+    def linear(x, name):
         return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
     x = w["embeddings.word_embeddings.weight"][tokens]

@@ -1,19 +1,11 @@
 """Runs of a small model on the data set ``tiny``, and the numbers that they must repeat."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
 from stopping import StopAt
 
 from ncfbench.config import Locations, complete
-from ncfbench.data.store import Dataset
-from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.progress import Progress
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
 from ncfbench.training.export import RECOMMENDATIONS, export_vectors
@@ -31,27 +23,19 @@ SMALL: dict[str, Any] = {
 class Said(StopAt):
     """Keeps the messages, and the iteration at which training began."""
 
-    def __init__(self, iteration: int = -1) -> None:
+    def __init__(self, iteration=-1):
         super().__init__(iteration)
         self.texts: list[str] = []
         self.began_at = -1
 
-    def begin(self, title: str, total: int, done: int) -> None:
+    def begin(self, title, total, done):
         self.began_at = done
 
-    def say(self, text: str) -> None:
+    def say(self, text):
         self.texts.append(text)
 
 
-def train(
-    data_dir: Path,
-    runs_dir: Path,
-    *,
-    resume: bool = False,
-    again: bool = False,
-    progress: Progress | None = None,
-    **more: Any,
-) -> RunRecord:
+def train(data_dir, runs_dir, *, resume=False, again=False, progress=None, **more):
     return training.run(
         complete(SMALL | more),
         Locations(data_dir, runs_dir),
@@ -65,17 +49,17 @@ BEST = f"vectors/{RECOMMENDATIONS}"
 """Where :func:`recommend` writes, below a run's folder."""
 
 
-def recommend(folder: Path, *, data_dir: Path, count: int = 50, said: Said | None = None) -> None:
+def recommend(folder, *, data_dir, count=50, said=None):
     """Export a run's vectors into its folder, with each user's best items."""
     more = {"top": count, "again": True, "data_dir": data_dir}
     export_vectors(folder, folder / "vectors", progress=said, **more)
 
 
-def skippable_clock(patch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def skippable_clock(patch):
     """Return a function that moves the clocks of runs on by some seconds, without a wait."""
     skipped, real = [0.0], time.perf_counter
 
-    def now() -> float:
+    def now():
         return real() + sum(skipped)
 
     patch.setattr(time, "perf_counter", now)
@@ -84,13 +68,13 @@ def skippable_clock(patch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return skipped.append
 
 
-def figures(record: RunRecord) -> list[dict[str, Any]]:
+def figures(record):
     """Return the curve without its times."""
     return [
         {key: value for key, value in row.items() if key != "train_seconds"} for row in record.curve
     ]
 
 
-def ends_of(dataset: Dataset, epochs: int = 3) -> list[int]:
+def ends_of(dataset, epochs=3):
     """Return the iterations that end an epoch."""
     return [-(-epoch * dataset.graph.n_links // 64) for epoch in range(1, epochs + 1)]

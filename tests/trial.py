@@ -1,8 +1,5 @@
 """A trainer on a data set, and what its first batches need."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -13,12 +10,9 @@ import numpy as np
 from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
 from ncfbench.config import RunConfig, complete
-from ncfbench.data.store import Dataset
 from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
-from ncfbench.sampling import Sampler, batches, make_sampler
-from ncfbench.sampling.batch import Batch
-from ncfbench.training.inference import Embedder
+from ncfbench.sampling import batches, make_sampler
 from ncfbench.training.step import Trainer
 
 AUDITED: dict[str, Any] = {
@@ -34,14 +28,14 @@ AUDITED: dict[str, Any] = {
 class Trial:
     """Settings on a data set, or a configuration; nothing is trained yet."""
 
-    def __init__(self, dataset: Dataset, settings: Mapping[str, Any] | RunConfig) -> None:
+    def __init__(self, dataset, settings):
         self.config = settings if isinstance(settings, RunConfig) else complete(settings)
         self.dataset, self.graph = dataset, dataset.graph
         self.trainer, self.state = Trainer.create(self.config, dataset)
         self.content = DeviceContent.of(dataset, [self.config])
         self.parameters: Any = self.state.parameters
 
-    def add_noise(self, scale: float) -> None:
+    def add_noise(self, scale):
         """Move the parameters away from zero; the state keeps its own."""
         rng = np.random.default_rng(0)
         self.parameters = jax.tree.map(
@@ -50,31 +44,31 @@ class Trial:
         )
 
     @cached_property
-    def embedder(self) -> Embedder:
+    def embedder(self):
         return self.trainer.embedder(self.content)
 
     @cached_property
-    def sampler(self) -> Sampler:
+    def sampler(self):
         return make_sampler(self.graph, self.config, Streams(0))
 
-    def batch(self, number: int, slots: int = 0) -> Batch:
+    def batch(self, number, slots=0):
         """A batch by its number."""
         return self.sampler.assemble(self.sampler.draw(number, 1)[0], slots)
 
-    def batches(self, seed: int = 0) -> Iterator[Batch]:
+    def batches(self, seed=0):
         """Batches with the slots of training."""
         return batches(self.graph, self.config, Streams(seed))
 
     @cached_property
-    def compiled(self) -> Any:
+    def compiled(self):
         """The gradient, compiled as a whole: operation by operation takes ten times as long."""
         return jax.jit(self.trainer.gradient)
 
-    def gradient(self, batch: Batch, dropout: Any = None) -> tuple[float, Any]:
+    def gradient(self, batch, dropout=None):
         value, gradient = self.compiled(self.parameters, batch, self.content, dropout)
         return float(value), gradient
 
-    def check_audit(self, config: RunConfig | None = None) -> None:
+    def check_audit(self, config=None):
         """The audit's mean gradient of two batches is that of the step that trains.
 
         Args:

@@ -1,33 +1,27 @@
 """Answers from records that literals make: words, tables, commands."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import random
 import re
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from invoked import parse
 from race_records import FIXED, answered, entrant, judged_floor, written
 
 from ncfbench.advice import summary
-from ncfbench.advice.answer import STAYED, RaceAnswer
+from ncfbench.advice.answer import STAYED
 from ncfbench.advice.question import Question
 from ncfbench.cli.output import json_text
-from ncfbench.data.store import Dataset
 from ncfbench.reporting.floors import by_validation, floors_of
-from ncfbench.reporting.frames import Run
 from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.reporting.render.terminal import make_console, show
 
 
 @pytest.fixture(scope="module")
-def answer(tmp_path_factory: pytest.TempPathFactory, tiny: Dataset) -> RaceAnswer:
+def answer(tmp_path_factory, tiny):
     """The best reaches 0.38, 0.95 of its recall, after 289 iterations of 10 ms, the tied one of 11,
     the slow one after 389 of 40 ms.
     """
@@ -50,7 +44,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory, tiny: Dataset) -> RaceAnswe
     return answered(tiny, [slow, best, tied, gone, bad], records, is_over=True, **more)
 
 
-def test_an_answer_names_the_best_its_ties_and_the_level(answer: RaceAnswer) -> None:
+def test_an_answer_names_the_best_its_ties_and_the_level(answer):
     assert answer.best is not None
     assert answer.best.name == "strat-ns lr=0.02"
     assert [each.name for each in answer.ties] == ["ns"]
@@ -78,9 +72,7 @@ def test_an_answer_names_the_best_its_ties_and_the_level(answer: RaceAnswer) -> 
         (0.1, 0.2, "Use --encoder cnn --loss"),
     ],
 )
-def test_what_no_candidate_passes_comes_first(
-    answer: RaceAnswer, profile: float, ridge: float, begins: str
-) -> None:
+def test_what_no_candidate_passes_comes_first(answer, profile, ridge, begins):
     """The largest recall of all is 0.4."""
     floors = floors_of([judged_floor("profile", profile, 3.5), judged_floor("ridge", ridge, 19.0)])
     found = summary.headline(dataclasses.replace(answer, floors=floors))
@@ -88,7 +80,7 @@ def test_what_no_candidate_passes_comes_first(
     assert ("If you train, use --" in found) == begins.startswith("Training")
 
 
-def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
+def test_floors_stand_below_the_arms_of_a_race(answer):
     """In the table, the paragraph and JSON; with no best arm, too."""
     floors = floors_of([judged_floor("profile", 0.35, 3.5), judged_floor("ridge", 0.567, 19.0)])
     beside = dataclasses.replace(answer, floors=floors, unfitted=["No ease: it would take 9 h."])
@@ -111,7 +103,7 @@ def test_floors_stand_below_the_arms_of_a_race(answer: RaceAnswer) -> None:
     assert "strat-ns lr=0.02, with 0.400, passes them" in summary.headline(none)
 
 
-def test_chance_stands_beside_the_recalls_of_floors(answer: RaceAnswer) -> None:
+def test_chance_stands_beside_the_recalls_of_floors(answer):
     """Of either split, as the floor's row has it."""
     chances = {"validation_recall_at_50_chance": 0.12, "test_recall_at_50_chance": 0.05}
     rows = [judged_floor("ridge", 0.36, 19.0, test_recall_at_50=0.31, **chances)]
@@ -123,7 +115,7 @@ def test_chance_stands_beside_the_recalls_of_floors(answer: RaceAnswer) -> None:
     )
 
 
-def test_ndcg_is_said_to_be_of_validation_links(answer: RaceAnswer) -> None:
+def test_ndcg_is_said_to_be_of_validation_links(answer):
     arms = [
         dataclasses.replace(
             arm,
@@ -145,7 +137,7 @@ def test_ndcg_is_said_to_be_of_validation_links(answer: RaceAnswer) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_numbers_beside_a_floor_subtract(whole: RaceAnswer, seed: int) -> None:
+def test_numbers_beside_a_floor_subtract(whole, seed):
     """Whatever the records say, the recall of an arm less that of the floor in the same sentence is
     the difference there, but for the last digit; all those of test links are of one epoch.
     """
@@ -165,7 +157,7 @@ def test_numbers_beside_a_floor_subtract(whole: RaceAnswer, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_test_links_choose_nothing(whole: RaceAnswer, seed: int) -> None:
+def test_test_links_choose_nothing(whole, seed):
     """Whatever recalls of test links are put in the place of the records' own, of arms and floors,
     nothing of the answer changes but the numbers that are said to be of test links.
     """
@@ -173,14 +165,14 @@ def test_test_links_choose_nothing(whole: RaceAnswer, seed: int) -> None:
     assert _chosen(other) == _chosen(whole)
 
 
-def _with_numbers(whole: RaceAnswer, seed: int, beginnings: tuple[str, ...]) -> RaceAnswer:
+def _with_numbers(whole, seed, beginnings):
     """Return an answer ranked again with other numbers in columns that begin so, of which some are
     equal.
     """
     rng = random.Random(seed)
     value = rng.choice([0.0, 0.2, 1.0])
 
-    def otherwise(row: Mapping[str, Any]) -> dict[str, Any]:
+    def otherwise(row):
         other = {}
         for name, own in row.items():
             if name.startswith(beginnings) and isinstance(own, float):
@@ -188,7 +180,7 @@ def _with_numbers(whole: RaceAnswer, seed: int, beginnings: tuple[str, ...]) -> 
                 other[name] = scale * rng.choice([value, rng.random()])
         return {**row, **other}
 
-    def run_otherwise(run: Run) -> Run:
+    def run_otherwise(run):
         curve = [otherwise(row) for row in run.curve]
         return dataclasses.replace(run, curve=curve, summary=otherwise(run.summary))
 
@@ -213,7 +205,7 @@ def _with_numbers(whole: RaceAnswer, seed: int, beginnings: tuple[str, ...]) -> 
 @pytest.fixture(
     scope="module", params=[(0.15, 0.2), (0.34, 0.39), (0.4, 0.45), (0.3, 0.3), (1.0, 1.0)]
 )
-def whole(answer: RaceAnswer, request: pytest.FixtureRequest) -> RaceAnswer:
+def whole(answer, request):
     """The answer with floors below all arms, level with the best, above all, as good as each other,
     and of a recall of validation links that is 1 by construction.
     """
@@ -226,7 +218,7 @@ def whole(answer: RaceAnswer, request: pytest.FixtureRequest) -> RaceAnswer:
     return dataclasses.replace(answer, floors=by_validation(floors_of(rows)))
 
 
-def _chosen(answer: RaceAnswer) -> list[Any]:
+def _chosen(answer):
     """All that an answer says, without the numbers of test links."""
     document = json.loads(json_text(summary.as_json(answer, Path("runs"), {})))
     for row in document["entrants"]:
@@ -241,14 +233,14 @@ def _chosen(answer: RaceAnswer) -> list[Any]:
     return [document, cells, table.title, table.notes]
 
 
-def _without_test_numbers(text: str) -> str:
+def _without_test_numbers(text):
     sentences = text.split(". ")
     return ". ".join(
         re.sub(r"[-+]?\d\.\d+", "#", each) if "test links" in each else each for each in sentences
     )
 
 
-def test_seconds_of_item_features_come_before_training(answer: RaceAnswer) -> None:
+def test_seconds_of_item_features_come_before_training(answer):
     arms = [
         dataclasses.replace(
             arm,
@@ -275,7 +267,7 @@ def test_seconds_of_item_features_come_before_training(answer: RaceAnswer) -> No
     assert document["floors"][0]["passed_after_seconds"] == pytest.approx(6)
 
 
-def test_the_headline_says_what_to_use_and_why(answer: RaceAnswer) -> None:
+def test_the_headline_says_what_to_use_and_why(answer):
     found = summary.headline(answer)
     assert found.startswith("Use --encoder cnn --loss sg --sampler strat-ns --batch-size 512")
     assert (
@@ -286,7 +278,7 @@ def test_the_headline_says_what_to_use_and_why(answer: RaceAnswer) -> None:
     assert "Statistically tied with it: ns." in found
 
 
-def test_trust_names_what_speaks_against_it(answer: RaceAnswer) -> None:
+def test_trust_names_what_speaks_against_it(answer):
     found = " ".join(caveat.sentence for caveat in summary.caveats(answer))
     assert "2 seeds of each of 3 finalists" in found
     assert "its recall rose by 33% in the latter half" in found  # from 0.3 at 2 s to 0.4 at 4 s
@@ -294,7 +286,7 @@ def test_trust_names_what_speaks_against_it(answer: RaceAnswer) -> None:
     assert "no time" not in found
 
 
-def test_the_table_fits_eighty_columns(answer: RaceAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_fits_eighty_columns(answer, monkeypatch):
     """An arm that is the best one for several choices has one row."""
     (table,) = summary.answer_tables(answer)
     assert [[cell.text for cell in row] for row in table.rows] == [
@@ -309,7 +301,7 @@ def test_the_table_fits_eighty_columns(answer: RaceAnswer, monkeypatch: pytest.M
     assert max(map(len, captured.get().splitlines())) <= 80
 
 
-def test_json_says_how_each_entrant_ended(answer: RaceAnswer, tmp_path: Path) -> None:
+def test_json_says_how_each_entrant_ended(answer, tmp_path):
     found = json.loads(json_text(summary.as_json(answer, tmp_path, {})))
     rows = found["entrants"]
     assert [row["status"] for row in rows] == [
@@ -338,7 +330,7 @@ def test_json_says_how_each_entrant_ended(answer: RaceAnswer, tmp_path: Path) ->
     assert rows[0]["level"] == -0.4
 
 
-def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path) -> None:
+def test_next_commands_repeat_what_was_asked(answer, tmp_path):
     steps = summary.next_steps(answer, tmp_path / "x", {"--data-dir": "here"})
     (_, again), (_, export), (_, resume) = steps
     assert again == "ncfbench advise tiny --try encoder=cnn --budget 2m --data-dir here"
@@ -353,7 +345,7 @@ def test_next_commands_repeat_what_was_asked(answer: RaceAnswer, tmp_path: Path)
         parse(shlex.split(command)[1:])
 
 
-def test_a_command_names_all_that_was_asked() -> None:
+def test_a_command_names_all_that_was_asked():
     question = Question(
         FIXED | {"dimension": 8},
         tried={"loss": ("sg", "mse"), "sampler": ("ns", "iid"), "learning_rate": (0.01, 0.1)},

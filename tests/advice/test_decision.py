@@ -1,10 +1,6 @@
 """What a race decides while candidates are at chance, from records that literals make."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from race_records import answered, entrant, written
@@ -12,15 +8,14 @@ from race_records import answered, entrant, written
 from ncfbench.advice import summary
 from ncfbench.advice.answer import chance
 from ncfbench.cli.output import json_text
-from ncfbench.data.store import Dataset
 from ncfbench.storage import tables
 
 
 @pytest.fixture
-def learned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def learned(monkeypatch):
     """Lets runs of some samplers be better than chance from 1 s on, and no others."""
 
-    def learn(*samplers: str) -> None:
+    def learn(*samplers):
         monkeypatch.setattr(
             "ncfbench.advice.answer.learned_at",
             lambda record, dataset: 1.0 if record.config.sampler in samplers else None,
@@ -29,9 +24,7 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return learn
 
 
-def test_an_arm_at_chance_is_not_recommended(
-    tmp_path: Path, tiny: Dataset, learned: Callable[..., None]
-) -> None:
+def test_an_arm_at_chance_is_not_recommended(tmp_path, tiny, learned):
     """However high its recall: noise alone may have brought it there. While all are at chance there
     is no choice, and nothing to compare.
     """
@@ -60,7 +53,7 @@ def test_an_arm_at_chance_is_not_recommended(
     assert (document["recommended"], document["tied"]) == (None, [])
 
 
-def test_an_answer_before_any_evaluation(tmp_path: Path, tiny: Dataset) -> None:
+def test_an_answer_before_any_evaluation(tmp_path, tiny):
     """A race may be interrupted in its first rung; such an arm is neither the best nor worth
     anything beside another. At most 50 items are ranked for validation links here, so that recall
     cannot tell who is at chance.
@@ -82,9 +75,7 @@ def test_an_answer_before_any_evaluation(tmp_path: Path, tiny: Dataset) -> None:
     tables.write_json(tmp_path / "answer.json", summary.as_json(found, tmp_path, {}))
 
 
-def test_a_longer_budget_reaches_two_epochs(
-    tmp_path: Path, tiny: Dataset, learned: Callable[..., None]
-) -> None:
+def test_a_longer_budget_reaches_two_epochs(tmp_path, tiny, learned):
     """Where no choice can be justified the next command gives them to the furthest entrant."""
     learned()
     best = entrant("best", "ns")

@@ -1,10 +1,7 @@
 """A race on held-out links: floors of known items, chance, and words."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +9,6 @@ import pytest
 from races import ask
 
 from ncfbench.advice import summary
-from ncfbench.data.sources import synthetic
 from ncfbench.data.store import prepare_dataset
 from ncfbench.floors.models import FLOORS
 from ncfbench.reporting.floors import standing
@@ -20,7 +16,7 @@ from ncfbench.reporting.quality import NEW_ITEMS
 
 
 @pytest.mark.long
-def test_a_race_on_held_out_links(tmp_path: Path, tiny_options: synthetic.Options) -> None:
+def test_a_race_on_held_out_links(tmp_path, tiny_options):
     """Chance by plain loops, and recall of new and known items apart."""
     options = replace(tiny_options, hold_out="links")
     data = prepare_dataset("synthetic", name="tiny", data_dir=tmp_path, **vars(options))

@@ -1,7 +1,5 @@
 """Whole races on data that train in a second: what they leave behind, and that they continue."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -16,7 +14,6 @@ from races import BUDGET, OTHERS, ask
 
 import ncfbench
 from ncfbench.advice import pipeline, summary
-from ncfbench.advice.pipeline import Advice
 from ncfbench.config import Locations
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import folder as runs
@@ -38,12 +35,12 @@ TWO: dict[str, Any] = {"sampler": ("iid", "ns"), "learning_rate": (0.01, 1e30)}
 
 
 @pytest.fixture(scope="module")
-def raced(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Advice:
+def raced(data_dir, tmp_path_factory):
     """A race of :data:`TWO`."""
     return ask(data_dir, tmp_path_factory.mktemp("raced"), **TWO)[0]
 
 
-def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
+def test_a_race_leaves_ordinary_runs_and_an_answer(raced):
     assert raced.is_complete
     answer = raced.answer
     assert answer.best is not None
@@ -64,7 +61,7 @@ def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
     assert all(each.entrant.config.learning_rate == 1e30 for each in lost)
 
 
-def test_a_race_fits_the_floors_that_have_time(raced: Advice, data_dir: Path) -> None:
+def test_a_race_fits_the_floors_that_have_time(raced, data_dir):
     """Once, beside the data: the same question again, or another one, fits none of them. All of
     them rank all of the few validation items, which puts none of them before another.
     """
@@ -78,9 +75,7 @@ def test_a_race_fits_the_floors_that_have_time(raced: Advice, data_dir: Path) ->
 
 
 @pytest.mark.long
-def test_floors_without_time_or_room_are_named(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_floors_without_time_or_room_are_named(data_dir, tmp_path, monkeypatch):
     shutil.copytree(data_dir, tmp_path / "data", ignore=shutil.ignore_patterns("floors.parquet"))
     monkeypatch.setattr(pipeline, "FLOORS_SHARE", 1e-15)
     answer = ask(tmp_path / "data", tmp_path, **FEW)[0].answer
@@ -96,7 +91,7 @@ def test_floors_without_time_or_room_are_named(
 
 
 @pytest.mark.long
-def test_an_interrupted_race_answers(data_dir: Path, tmp_path: Path) -> None:
+def test_an_interrupted_race_answers(data_dir, tmp_path):
     """Ctrl-C in the middle of a rung, while other programs are at work, which the command says at
     once and the answer later. The answer stays when its runs train on.
     """
@@ -116,7 +111,7 @@ def test_an_interrupted_race_answers(data_dir: Path, tmp_path: Path) -> None:
     assert (cut.folder / "answer.json").read_bytes() == before
 
 
-def test_a_race_is_raced_again_in_a_folder_of_its_own(data_dir: Path, tmp_path: Path) -> None:
+def test_a_race_is_raced_again_in_a_folder_of_its_own(data_dir, tmp_path):
     """A killed one left its runs there."""
     first, _ = ask(data_dir, tmp_path, **FEW)
     kept = {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()}
@@ -126,9 +121,7 @@ def test_a_race_is_raced_again_in_a_folder_of_its_own(data_dir: Path, tmp_path: 
     assert len(again.answer.arms) == len(first.answer.arms)
 
 
-def test_the_winner_is_trained_on_by_run(
-    data_dir: Path, raced: Advice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_winner_is_trained_on_by_run(data_dir, raced, monkeypatch):
     steps = dict(summary.next_steps(raced.answer, raced.folder, {"--data-dir": str(data_dir)}))
     command = steps["To train on from where the race left it"].split()[1:]
     check(invoke(*command, "--json"), 0)  # finished already: found, and not trained again
@@ -136,7 +129,7 @@ def test_the_winner_is_trained_on_by_run(
     assert len(records) == len(list(raced.folder.glob("*/config.json")))
 
 
-def test_from_python(data_dir: Path, tmp_path: Path) -> None:
+def test_from_python(data_dir, tmp_path):
     found = ncfbench.advise(
         "tiny",
         tried={
@@ -161,9 +154,7 @@ def test_from_python(data_dir: Path, tmp_path: Path) -> None:
         ({"sampler": ("ns",), "learning_rate": (0.01,)}, "one candidate only, bow sg ns"),
     ],
 )
-def test_what_is_no_race_is_refused(
-    data_dir: Path, tmp_path: Path, more: dict[str, Any], message: str
-) -> None:
+def test_what_is_no_race_is_refused(data_dir, tmp_path, more, message):
     with pytest.raises(UsageError, match=message):
         ask(data_dir, tmp_path, **more)
 
@@ -184,16 +175,12 @@ def test_what_is_no_race_is_refused(
         (["tiny", "--try", "encoder=mf"], 2, "mf has no vectors of them. Try another"),
     ],
 )
-def test_bad_input_is_one_sentence(
-    data_dir: Path, tmp_path: Path, words: list[str], code: int, message: str
-) -> None:
+def test_bad_input_is_one_sentence(data_dir, tmp_path, words, code, message):
     found = invoke("advise", *words, "--data-dir", data_dir, "--runs-dir", tmp_path)
     check(found, code, message)
 
 
-def test_the_command_prints_the_answer(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_the_answer(data_dir, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     words = ["advise", "tiny", "--budget", "2000m", *SMALL]
     words += ["--try", "sampler=iid,ns", "--try", "learning_rate=0.01"]
@@ -210,7 +197,7 @@ def test_the_command_prints_the_answer(
     assert {**kept, "next": found["next"]} == found
 
 
-def _after(count: int) -> Any:
+def _after(count):
     """A stand-in for ``deferred_signals`` whose flag is set once it was asked so often."""
     asked = iter(range(10**9))
     return lambda say, text: nullcontext(lambda: next(asked) > count)

@@ -1,9 +1,5 @@
 """Questions of a race: what is refused, and the name of its folder."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from ncfbench.advice.question import Question
@@ -21,14 +17,12 @@ TINY = {"dataset": "tiny", "encoder": "cnn"}
         ({"seed": 3}, {}, "seed is what advise tries"),
     ],
 )
-def test_a_question_without_an_answer_is_refused(
-    fixed: dict[str, Any], more: dict[str, Any], message: str
-) -> None:
+def test_a_question_without_an_answer_is_refused(fixed, more, message):
     with pytest.raises(UsageError, match=message):
         Question(TINY | fixed, **more)
 
 
-def test_the_same_question_has_the_same_name() -> None:
+def test_the_same_question_has_the_same_name():
     tried = {"sampler": ("ns",), "gamma": (5.0,)}
     asked = Question(TINY | {"dimension": 8}, "ndcg@20", tried)
     assert asked.name.startswith("tiny-ndcg20-")

@@ -1,10 +1,8 @@
 """Races of made curves in virtual time: who stays, waves, the budget."""
 
-from __future__ import annotations
-
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +22,6 @@ from ncfbench.advice.race import Race, rests
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
 from ncfbench.config import Locations, RunConfig
-from ncfbench.data import Dataset
 from ncfbench.errors import DivergedError, NcfbenchError, UsageError
 from ncfbench.racing.rule import Curve
 from ncfbench.runs import folder as runs
@@ -45,14 +42,14 @@ DATASET: Any = SimpleNamespace(
 RECALL = "validation_recall_at_50"
 
 
-def hidden(config: RunConfig, seconds: float) -> float:
+def hidden(config, seconds):
     """Two steps from the first candidate recall is highest; all come to rest within seconds."""
     top = 0.5 + 0.1 * (config.dimension == 300) + 0.1 * (config.learning_rate == 0.003)
     top -= 0.2 * (config.loss != "softmax") + 0.05 * (config.sampler != "strat-ns")
     return 0.05 + (top - 0.05) * (1 - math.exp(-2 * seconds))
 
 
-def hidden_and_late(config: RunConfig, seconds: float) -> float:
+def hidden_and_late(config, seconds):
     """The same, but a small learning rate learns ten times as late."""
     return hidden(config, seconds / 2 if config.learning_rate == 0.003 else seconds)
 
@@ -76,7 +73,7 @@ class Run:
     costs: dict[str, Cost]
     records: dict[Path, Any]
 
-    def __init__(self, plan: Any, *_: Any, folder: Path | None, **__: Any) -> None:
+    def __init__(self, plan, *_, folder, **__):
         config: RunConfig = plan.config
         self.plan, self.cost = plan, Run.costs.get(config.encoder, Cost())
         Run.now += self.cost.opening
@@ -93,7 +90,7 @@ class Run:
         self.iteration_seconds: float | None = None
         self.is_done = self.is_saved = False
 
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds):
         iterations = max(round(seconds / self.pace), 1)
         self.kept.turns.append((seconds, iterations * self.pace))
         self.iteration, self.is_saved = self.iteration + iterations, False
@@ -105,13 +102,13 @@ class Run:
             raise DivergedError("The loss is not finite.")
 
     @property
-    def is_evaluated(self) -> bool:
+    def is_evaluated(self):
         return bool(self.rows) and self.rows[-1]["iteration"] == self.iteration
 
-    def forecast_evaluation(self) -> float:
+    def forecast_evaluation(self):
         return self.cost.forecast * self.cost.evaluation
 
-    def evaluate(self) -> None:
+    def evaluate(self):
         Run.now += self.cost.evaluation
         errors = dict.fromkeys((f"{RECALL}_error", f"{RECALL}_item_error"), 0.01)
         row = {"iteration": self.iteration, **errors, f"{RECALL}_chance": 0.05}
@@ -119,26 +116,26 @@ class Run:
         self.rows.append(row)
         self.recorder.last_row = row
 
-    def save(self) -> None:
+    def save(self):
         Run.now += self.cost.saving
         self.is_saved = True
         self.write("interrupted")
 
-    def write(self, status: str) -> None:
+    def write(self, status):
         (self.recorder.folder / "summary.parquet").touch()
         times = {"full_iteration_seconds": self.pace, "recall_reason": None}
         times["train_seconds"] = self.recorder.train_seconds
         self.kept.summary, self.kept.curve = {"status": status, **times}, [*self.rows]
 
-    def close(self) -> None:
+    def close(self):
         """It holds nothing."""
 
 
 @pytest.fixture
-def search(tiny: Dataset) -> Callable[[tuple[str, ...]], Search]:
+def search(tiny):
     """A function that returns the search among some encoders."""
 
-    def search(encoders: tuple[str, ...]) -> Search:
+    def search(encoders):
         given = {"encoder": encoders, "loss": ("softmax", "log"), "sampler": ("strat-ns", "ns")}
         return Search(Space.of(tiny, {"dataset": "tiny"}, given))
 
@@ -146,14 +143,10 @@ def search(tiny: Dataset) -> Callable[[tuple[str, ...]], Search]:
 
 
 @pytest.fixture
-def hold(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    search: Callable[[tuple[str, ...]], Search],
-) -> Callable[..., tuple[State, list[str]]]:
+def hold(monkeypatch, tmp_path, search):
     """A function that holds a race of 300 s, and returns its state and what it said."""
 
-    def plan(config: RunConfig, locations: Locations, **_: Any) -> Any:
+    def plan(config, locations, **_):
         return SimpleNamespace(config=config, locations=locations)
 
     monkeypatch.setattr(time, "perf_counter", lambda: Run.now)
@@ -162,12 +155,7 @@ def hold(
     monkeypatch.setattr(turns, "RunPlan", SimpleNamespace(of=plan))
     monkeypatch.setattr(runs, "read", lambda folder: Run.records[folder])
 
-    def hold(
-        law: Law = hidden,
-        *,
-        budget: float = 300.0,
-        encoders: Mapping[str, Cost] | None = None,
-    ) -> tuple[State, list[str]]:
+    def hold(law=hidden, *, budget=300.0, encoders=None):
         Run.now, Run.records, Run.law = 0.0, {}, staticmethod(law)
         Run.costs = dict(encoders or {})
         state = State(DATASET.fingerprint)
@@ -183,7 +171,7 @@ def hold(
     return hold
 
 
-def test_what_has_learned_nothing_gets_no_second_seed(hold: Callable[..., Any]) -> None:
+def test_what_has_learned_nothing_gets_no_second_seed(hold):
     """At chance nobody leads, so nobody enters beside anybody: the time goes to the first seeds."""
     state, said = hold(lambda config, seconds: 0.05)
     assert state.is_over
@@ -192,8 +180,8 @@ def test_what_has_learned_nothing_gets_no_second_seed(hold: Callable[..., Any]) 
     assert not any("were tried" in line or "leads" in line for line in said)
 
 
-def test_a_candidate_that_diverges_leaves_alone(hold: Callable[..., Any]) -> None:
-    def diverging(config: RunConfig, seconds: float) -> float:
+def test_a_candidate_that_diverges_leaves_alone(hold):
+    def diverging(config, seconds):
         return math.nan if config.sampler == "ns" else hidden(config, seconds)
 
     state, said = hold(diverging)
@@ -207,10 +195,10 @@ def test_a_candidate_that_diverges_leaves_alone(hold: Callable[..., Any]) -> Non
         hold(lambda config, seconds: math.nan)
 
 
-def test_a_leader_that_stands_still_at_first_is_not_at_rest(hold: Callable[..., Any]) -> None:
+def test_a_leader_that_stands_still_at_first_is_not_at_rest(hold):
     """For three seconds all stand where they begin; a sixtieth of the budget is five."""
 
-    def recall(config: RunConfig, seconds: float) -> float:
+    def recall(config, seconds):
         return 0.3 if seconds < 3 else hidden(config, seconds)
 
     _, said = hold(recall)
@@ -221,7 +209,7 @@ def test_a_leader_that_stands_still_at_first_is_not_at_rest(hold: Callable[..., 
 
 
 @pytest.mark.parametrize("recall", [hidden, hidden_and_late])
-def test_a_search_goes_on_beside_whoever_leads(hold: Callable[..., Any], recall: Law) -> None:
+def test_a_search_goes_on_beside_whoever_leads(hold, recall):
     """Candidates that begin with neither of two good settings end with both: one enters beside the
     leader once that is at rest, and the other beside the one that then leads.
     """
@@ -242,10 +230,10 @@ def test_a_search_goes_on_beside_whoever_leads(hold: Callable[..., Any], recall:
     assert [hidden(config, 60.0) for config in seeded] == [hidden(best.config, 60.0)] * 2
 
 
-def test_time_is_left_to_train_a_leader_that_still_learns(hold: Callable[..., Any]) -> None:
+def test_time_is_left_to_train_a_leader_that_still_learns(hold):
     """By the clock a wave would begin, but with it the leader would train half as long."""
 
-    def rising(config: RunConfig, seconds: float) -> float:
+    def rising(config, seconds):
         return 0.05 + 0.5 * (hidden(config, 9.0) - 0.05) * min(seconds / 60, 1.0) ** 0.5
 
     state, said = hold(rising)
@@ -253,7 +241,7 @@ def test_time_is_left_to_train_a_leader_that_still_learns(hold: Callable[..., An
     assert state.clock > 50
 
 
-def test_a_costly_arm_trains_by_its_own_clock(hold: Callable[..., Any]) -> None:
+def test_a_costly_arm_trains_by_its_own_clock(hold):
     """An iteration of one encoder takes 300 times as long as the other's. All turns end within an
     iteration of the same seconds, and so do the clocks of all that end the first rung.
     """
@@ -272,7 +260,7 @@ def test_a_costly_arm_trains_by_its_own_clock(hold: Callable[..., Any]) -> None:
     assert state.spent_seconds <= 600
 
 
-def costs(opening: float, link: float) -> st.SearchStrategy[Cost]:
+def costs(opening, link):
     """Costs of an encoder up to so many seconds; an evaluation takes no longer than forecast."""
     return st.builds(
         Cost,
@@ -293,9 +281,7 @@ def costs(opening: float, link: float) -> st.SearchStrategy[Cost]:
     surprise=st.sampled_from([0.0, 100.0]),
     budget=st.sampled_from([30.0, 60.0, 300.0, 600.0]),
 )
-def test_the_budget_is_kept_whatever_an_arm_costs(
-    hold: Callable[..., Any], bow: Cost, other: Cost, surprise: float, budget: float
-) -> None:
+def test_the_budget_is_kept_whatever_an_arm_costs(hold, bow, other, surprise, budget):
     """But for what nobody can know: that an encoder takes longer to compile than any before."""
     found = {"bow": bow, "transformer": replace(other, opening=other.opening + surprise)}
     try:
@@ -305,10 +291,10 @@ def test_the_budget_is_kept_whatever_an_arm_costs(
     assert Run.now <= budget + surprise
 
 
-def test_one_that_cannot_come_near_leaves_a_wave(hold: Callable[..., Any]) -> None:
+def test_one_that_cannot_come_near_leaves_a_wave(hold):
     """Whoever is far behind at the end of a wave, however few are in it."""
 
-    def only_usual(config: RunConfig, seconds: float) -> float:
+    def only_usual(config, seconds):
         is_usual = config.dimension == 100 and config.learning_rate == 0.01
         return 0.05 + (0.5 if is_usual else 0.1) * (1 - math.exp(-2 * seconds))
 
@@ -317,7 +303,7 @@ def test_one_that_cannot_come_near_leaves_a_wave(hold: Callable[..., Any]) -> No
     assert "cannot come near its leader" in reasons
 
 
-def test_a_curve_rests_when_half_of_its_clock_gave_all() -> None:
+def test_a_curve_rests_when_half_of_its_clock_gave_all():
     rising, resting = [0.0, -0.2, -0.3, -0.35, -0.4], [0.0, -0.3, -0.398, -0.4, -0.4]
     assert not rests(Curve(range(5), rising))
     assert rests(Curve(range(5), resting))

@@ -1,11 +1,7 @@
 """The space of a search, who races first, and what a choice is worth."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,18 +14,17 @@ from ncfbench.advice.search import PROBE_LINKS, Search
 from ncfbench.advice.space import Space
 from ncfbench.catalog import all_settings, find_loss, find_sampler, serves
 from ncfbench.config import complete
-from ncfbench.data import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.racing.rule import Curve
 from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest, times_to_level
 from ncfbench.timing.ranking import NEAR, SHARE
 
 
-def space(dataset: Dataset, fixed: dict[str, Any] | None = None, **given: Any) -> Space:
+def space(dataset, fixed=None, **given):
     return Space.of(dataset, {"dataset": "tiny"} | (fixed or {}), given)
 
 
-def test_settings_declare_what_is_tried(tiny: Dataset) -> None:
+def test_settings_declare_what_is_tried(tiny):
     """All that is tried is declared by a setting, without what the data cannot serve."""
     found = space(tiny).tried
     declared = {name: each.tried for name, each in all_settings().items() if each.tried}
@@ -42,14 +37,14 @@ def test_settings_declare_what_is_tried(tiny: Dataset) -> None:
         assert numbers == sorted(numbers), f"neighbours of {name} stand side by side"
 
 
-def test_features_let_their_encoder_race(featured: Dataset) -> None:
+def test_features_let_their_encoder_race(featured):
     found = space(featured).tried
     assert found["encoder"] == ("bow", "mlp", "cnn")
     assert found["features"] == ("add", "ignore")
     assert set(found["history_of"]) == {"ids", "content", "both"}
 
 
-def test_what_is_fixed_is_not_tried(tiny: Dataset) -> None:
+def test_what_is_fixed_is_not_tried(tiny):
     found = space(tiny, {"dimension": 7}, loss=("log",))
     assert "dimension" not in found.tried
     for config in itertools.islice(random_points(found, 0), 20):
@@ -58,7 +53,7 @@ def test_what_is_fixed_is_not_tried(tiny: Dataset) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 1000))
-def test_points_are_possible_and_neighbours_differ_in_one_setting(tiny: Dataset, seed: int) -> None:
+def test_points_are_possible_and_neighbours_differ_in_one_setting(tiny, seed):
     found = space(tiny)
     config = next(random_points(found, seed))
     assert serves(find_sampler(config.sampler), find_loss(config.loss))
@@ -79,20 +74,20 @@ def test_points_are_possible_and_neighbours_differ_in_one_setting(tiny: Dataset,
             assert near.settings[own].default in (None, other[own])
 
 
-def test_words_are_as_long_as_vectors(tiny: Dataset) -> None:
+def test_words_are_as_long_as_vectors(tiny):
     config = space(tiny).config({"encoder": "bow", "dimension": 300})
     assert config.word_dimension == 300
     config = space(tiny, {"word_dimension": 20}).config({"encoder": "bow", "dimension": 300})
     assert config.word_dimension == 20
 
 
-def test_random_points_are_distinct_and_repeatable(tiny: Dataset) -> None:
+def test_random_points_are_distinct_and_repeatable(tiny):
     first, again = ([*itertools.islice(random_points(space(tiny), 3), 50)] for _ in range(2))
     assert first == again
     assert len(set(first)) == 50
 
 
-def test_the_field_begins_with_the_good_preset_and_a_history(featured: Dataset) -> None:
+def test_the_field_begins_with_the_good_preset_and_a_history(featured):
     """Then each other choice, and the encoder of features with every loss."""
     search = Search(space(featured))
     first, *others = search.first_field()
@@ -124,9 +119,7 @@ def test_the_field_begins_with_the_good_preset_and_a_history(featured: Dataset) 
         ("gamma", (1.0, 10.0), 10.0),
     ],
 )
-def test_a_search_begins_with_given_values(
-    tiny: Dataset, name: str, values: tuple[float, ...], nearest: float
-) -> None:
+def test_a_search_begins_with_given_values(tiny, name, values, nearest):
     """Nothing else is tried, and the one nearest to the usual value first."""
     search = Search(space(tiny, **{name: values}))
     assert getattr(search.start, name) == nearest
@@ -136,13 +129,13 @@ def test_a_search_begins_with_given_values(
     assert all(getattr(config, name) in values for config in reading)
 
 
-def test_batches_fit_into_few_links(tiny: Dataset) -> None:
+def test_batches_fit_into_few_links(tiny):
     few = replace(tiny, users=tiny.users[:125], items=tiny.items[:125])
     assert few.graph.n_links < 128
     assert Search(space(few)).start.batch_size == 64
 
 
-def test_a_question_may_leave_no_preset(tiny: Dataset) -> None:
+def test_a_question_may_leave_no_preset(tiny):
     search = Search(space(tiny, loss=("hinge",), sampler=("ns", "iid")))
     assert search.start.loss == "hinge"
     assert search.start.sampler == "ns"
@@ -150,7 +143,7 @@ def test_a_question_may_leave_no_preset(tiny: Dataset) -> None:
         Search(space(tiny, loss=("hinge",), sampler=("iid",)))
 
 
-def test_neighbours_enter_once(tiny: Dataset) -> None:
+def test_neighbours_enter_once(tiny):
     search = Search(space(tiny))
     field = search.first_field()
     state = State("", field[:2], field[2:], 1.0)
@@ -162,13 +155,13 @@ def test_neighbours_enter_once(tiny: Dataset) -> None:
     assert fresh[0].name.startswith("bow softmax strat-ns lr=")
 
 
-def runs(values: list[float], seconds: float = 1.0, features: float = 0.0) -> Runs:
+def runs(values, seconds=1.0, features=0.0):
     """A curve of recalls, one in so many seconds."""
     losses = [-value for value in values]
     return Runs({0: Curve(range(len(values)), losses, seconds)}, 0.0, features)
 
 
-def ranked(found: dict[str, Runs], **statuses: str) -> tuple[Sequence[RankedArm], float | None]:
+def ranked(found, **statuses):
     arms = [
         RankedArm(
             name=name,
@@ -183,13 +176,13 @@ def ranked(found: dict[str, Runs], **statuses: str) -> tuple[Sequence[RankedArm]
     return rank_soonest(arms)
 
 
-def soonest(found: dict[str, Runs], **statuses: str) -> tuple[str, float | None] | None:
+def soonest(found, **statuses):
     """The recommended one of some arms, and the level that decides."""
     arms, level = ranked(found, **statuses)
     return next(((arm.name, level) for arm in arms if arm.status == "recommended"), None)
 
 
-def test_the_soonest_of_the_best_is_recommended() -> None:
+def test_the_soonest_of_the_best_is_recommended():
     """By plain arithmetic: near the best one, and first at its share."""
     high, low = runs([0.0, 0.5, 0.6]), runs([0.0, 0.55, 0.56], 0.1)
     found = {"high": high, "low": low}
@@ -205,7 +198,7 @@ def test_the_soonest_of_the_best_is_recommended() -> None:
     assert soonest(unable | {"failed": near}, failed="failed") == ("high", -0.6 * SHARE)
 
 
-def test_one_that_is_sooner_and_ends_lower_is_no_tie() -> None:
+def test_one_that_is_sooner_and_ends_lower_is_no_tie():
     """2 % below the best: at 0.95 of it in a fifth of the time, in nearly as long, or later."""
     found = {"best": runs([0.0, 0.5, 0.6])}
     for name, seconds in (("sooner", 0.2), ("alike", 1.9), ("later", 9.0)):
@@ -219,7 +212,7 @@ def test_one_that_is_sooner_and_ends_lower_is_no_tie() -> None:
     }
 
 
-def test_times_to_a_level_count_features() -> None:
+def test_times_to_a_level_count_features():
     one, other = runs([0.0, 1.0], 2.0), runs([0.0, 1.0], 1.0, features=5.0)
     ratio = times_to_level(one, other, -0.5)
     assert ratio is not None

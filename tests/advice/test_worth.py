@@ -1,8 +1,5 @@
 """What each choice of a recommendation for ranking is worth, by a whole race."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +11,7 @@ from ncfbench.reporting.overall import worth
 from ncfbench.timing.ranking import NEAR, SHARE
 
 
-def test_a_search_says_what_each_choice_is_worth(data_dir: Path, tmp_path: Path) -> None:
+def test_a_search_says_what_each_choice_is_worth(data_dir, tmp_path):
     """Losses race by recall@10; table and JSON agree with the runs' own curves."""
     more: dict[str, Any] = {"loss": ("softmax", "log"), "sampler": ("ns",)}
     more["learning_rate"] = (0.01,)

@@ -1,16 +1,12 @@
 """The audit against exact objectives derived another way, and against wrong estimators."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from invoked import check, invoke
 from trial import AUDITED
 
-from ncfbench.auditing.audit import Record, audit_samplers
+from ncfbench.auditing.audit import audit_samplers
 from ncfbench.catalog import SAMPLERS
 from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
@@ -18,7 +14,7 @@ from ncfbench.storage import schemas, tables
 
 
 @pytest.fixture(scope="module")
-def few_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def few_nodes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("few")
     options = synthetic.Options(
         users=60, items=90, links=800, topics=4, vocabulary_size=120, min_words=3, max_length=8
@@ -27,21 +23,19 @@ def few_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def audit_few(few_nodes: Path, **given: Any) -> Record:
+def audit_few(few_nodes, **given):
     given = {"dataset": "few", "noises": ["uniform"], "data_dir": few_nodes} | AUDITED | given
     return audit_samplers(**given)
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch):
     """A suite of fewer batches, for faults that need no more."""
     monkeypatch.setattr("ncfbench.auditing.conformance.SUMMED_LINKS", 12_800)
 
 
 @pytest.mark.long
-def test_samplers_are_unbiased(
-    few_nodes: Path, quick: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samplers_are_unbiased(few_nodes, quick, monkeypatch):
     monkeypatch.setattr("ncfbench.auditing.gradient_audit.MARGIN", 0.5)
     choices = {"samplers": tuple(SAMPLERS), "losses": ["sg"], "noises": ["unigram"]}
     record = audit_few(few_nodes, **choices, batches=480, encoder="mf")
@@ -71,9 +65,7 @@ WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")
         ),
     ],
 )
-def test_only_wrong_estimators_are_biased(
-    few_nodes: Path, wrong: tuple[str, ...], choices: dict[str, Any]
-) -> None:
+def test_only_wrong_estimators_are_biased(few_nodes, wrong, choices):
     """Distinct items counted once; division by the unmasked pairs; a link's own pair counted.
     Every verdict, with the power that it states.
     """
@@ -95,9 +87,7 @@ def test_only_wrong_estimators_are_biased(
 @pytest.mark.long_cases(r"(?!mse-planted:Exp)")
 @pytest.mark.parametrize("wrong", ["planted:ExpectationFault", *WRONG])
 @pytest.mark.parametrize("losses", [("softmax",), ("mse",)], ids=lambda losses: losses[0])
-def test_wrong_weights_are_biased(
-    few_nodes: Path, quick: None, wrong: str, losses: tuple[str, ...]
-) -> None:
+def test_wrong_weights_are_biased(few_nodes, quick, wrong, losses):
     """For every loss, softmax too, where their bias is too small for the gradients of a few
     batches.
     """
@@ -108,7 +98,7 @@ def test_wrong_weights_are_biased(
     assert not {("neg", loss, "biased") for loss in losses} & verdicts
 
 
-def test_families_are_judged_apart(few_nodes: Path, quick: None) -> None:
+def test_families_are_judged_apart(few_nodes, quick):
     """With each noise distribution; the loss whose weights are wrong comes first."""
     noises, plugin = ["uniform", "unigram"], "planted:PairwiseFault"
     choices = {"samplers": [plugin], "losses": ["log", "sg"], "noises": noises}
@@ -132,15 +122,13 @@ def test_families_are_judged_apart(few_nodes: Path, quick: None) -> None:
         (["--samplers", "nothing"], "nothing"),
     ],
 )
-def test_requests_that_are_refused(
-    few_nodes: Path, tmp_path: Path, words: list[str], text: str
-) -> None:
+def test_requests_that_are_refused(few_nodes, tmp_path, words, text):
     folders = ["--data-dir", few_nodes, "--runs-dir", tmp_path]
     check(invoke("audit", "--dataset", "few", *folders, *words), 2, text)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_suite_alone(few_nodes: Path, tmp_path: Path, quick: None) -> None:
+def test_suite_alone(few_nodes, tmp_path, quick):
     """Names that are given twice count once."""
     words = ["--batches", "0", "--noise", "1,unigram,0.5", "--loss", "sg,sg"]
     words += ["--samplers", "ns,ns,planted:EmptyShuffled", "--json"]
@@ -157,10 +145,8 @@ def test_suite_alone(few_nodes: Path, tmp_path: Path, quick: None) -> None:
     ]
 
 
-def test_an_audit_that_is_interrupted_leaves_no_table(
-    few_nodes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
-) -> None:
-    def interrupted(*arguments: Any, **options: Any) -> None:
+def test_an_audit_that_is_interrupted_leaves_no_table(few_nodes, tmp_path, monkeypatch, quick):
+    def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ncfbench.auditing.gradient_audit.blocks_of", interrupted)
@@ -170,7 +156,7 @@ def test_an_audit_that_is_interrupted_leaves_no_table(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_by_default_one_loss_and_noise(few_nodes: Path, tmp_path: Path, quick: None) -> None:
+def test_by_default_one_loss_and_noise(few_nodes, tmp_path, quick):
     """The suite tests softmax besides."""
     words = ["--samplers", "ns", "--batches", "48", "--set", "encoder=mf"]
     words += ["--set", "batch_size=16", "--data-dir", few_nodes, "--runs-dir", tmp_path]
@@ -184,7 +170,7 @@ def test_by_default_one_loss_and_noise(few_nodes: Path, tmp_path: Path, quick: N
 
 
 @pytest.mark.long
-def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
+def test_audit_from_the_command_line(few_nodes, tmp_path):
     words = ["audit", "--dataset", "few", "--loss", "sg,softmax", "--noise", "1,unigram"]
     words += ["--batches", "96", "--data-dir", str(few_nodes), "--runs-dir", str(tmp_path)]
     for name, value in AUDITED.items():

@@ -1,11 +1,9 @@
 """The bias estimate on vectors whose bias is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from ncfbench.auditing.bias import POWER, Bias, estimate
+from ncfbench.auditing.bias import POWER, estimate
 from ncfbench.auditing.verdict import Evidence, batches_needed, verdict
 
 EXACT = np.full(200, 0.5)
@@ -17,13 +15,7 @@ SPECTRA = {
 }
 
 
-def measure(
-    rng: np.random.Generator,
-    spectrum: np.ndarray,
-    bias: float,
-    noise: float = 0.2,
-    verdicts: int = 5,
-) -> Bias:
+def measure(rng, spectrum, bias, noise=0.2, verdicts=5):
     """32 blocks with noise of a spectrum, whose mean is off by a share of the exact vector along
     the noisiest direction.
     """
@@ -35,7 +27,7 @@ def measure(
 
 @pytest.mark.long_cases("even|one")
 @pytest.mark.parametrize("spectrum", SPECTRA)
-def test_noise_does_not_inflate_the_estimate(spectrum: str) -> None:
+def test_noise_does_not_inflate_the_estimate(spectrum):
     rng = np.random.default_rng(0)
     for bias in (0.0, 0.3):
         squared = [measure(rng, SPECTRA[spectrum], bias).squared for _ in range(400)]
@@ -45,7 +37,7 @@ def test_noise_does_not_inflate_the_estimate(spectrum: str) -> None:
 @pytest.mark.long_cases(r"0\.(05|1)-")
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("bias", [0.0, 0.05, 0.1, 0.3])
-def test_intervals_hold_the_truth(spectrum: str, bias: float) -> None:
+def test_intervals_hold_the_truth(spectrum, bias):
     """Each bound may fail in 0.5 % of all cases; the worst directions come to about four times
     that.
     """
@@ -58,7 +50,7 @@ def test_intervals_hold_the_truth(spectrum: str, bias: float) -> None:
 
 @pytest.mark.long_cases("even|falling")
 @pytest.mark.parametrize("spectrum", SPECTRA)
-def test_power_is_what_is_stated(spectrum: str) -> None:
+def test_power_is_what_is_stated(spectrum):
     """A bias of the stated size is found about as often as stated, or more often, along the
     noisiest direction too.
     """
@@ -68,7 +60,7 @@ def test_power_is_what_is_stated(spectrum: str) -> None:
     assert np.mean(found) >= POWER - 0.08
 
 
-def test_variance_and_cosine() -> None:
+def test_variance_and_cosine():
     rng = np.random.default_rng(3)
     found = [measure(rng, SPECTRA["even"], 0.4) for _ in range(200)]
     # 3,200 batches in 32 blocks: one batch has 100 times the variance of a block.
@@ -80,11 +72,11 @@ def test_variance_and_cosine() -> None:
     assert np.mean([one.cosine for one in found]) == pytest.approx(cosine, abs=0.005)
 
 
-def test_more_batches_would_decide() -> None:
+def test_more_batches_would_decide():
     """About as many as are named: twice as many decide, a quarter seldom does."""
     rng = np.random.default_rng(4)
 
-    def words(times: float) -> list[str]:
+    def words(times):
         """Of so many times 3,200 batches without a bias."""
         found = [measure(rng, SPECTRA["even"], 0.0, times**-0.5) for _ in range(20)]
         return [verdict(Evidence(bias), margin).word for bias in found]

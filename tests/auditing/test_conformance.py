@@ -1,10 +1,6 @@
 """The conformance suite passes what is right, and finds each planted fault under its own name."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from itertools import count, product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +9,6 @@ from ncfbench.auditing.conformance import PROPERTIES, conformance
 from ncfbench.auditing.estimator_tests import TestFunctions, chi_squared
 from ncfbench.catalog import LOSSES, SAMPLERS, find_loss, find_sampler
 from ncfbench.config import complete
-from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import negative_ids
@@ -24,7 +18,7 @@ NOISES = ("unigram", "uniform", "0.75")
 LONG = pytest.mark.long
 
 
-def cases() -> Iterator[Any]:
+def cases():
     """Every sampler with a P_n and a family of losses in turn; the others are long."""
     turn = count()
     for sampler in SAMPLERS:
@@ -40,9 +34,7 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("sampler", "strata", "family", "noise"), list(cases()))
-def test_built_in_samplers_pass(
-    tiny: Dataset, sampler: str, strata: str, family: str, noise: str
-) -> None:
+def test_built_in_samplers_pass(tiny, sampler, strata, family, noise):
     settings = {
         "sampler": sampler,
         "strata": strata,
@@ -67,12 +59,12 @@ FAULTS = {
 }
 
 
-def test_there_is_a_fault_for_every_property() -> None:
+def test_there_is_a_fault_for_every_property():
     assert set(FAULTS.values()) == set(PROPERTIES)
 
 
 @pytest.mark.parametrize(("plugin", "wrong"), FAULTS.items())
-def test_a_planted_fault_fails_exactly_its_property(tiny: Dataset, plugin: str, wrong: str) -> None:
+def test_a_planted_fault_fails_exactly_its_property(tiny, plugin, wrong):
     config = complete({"sampler": f"planted:{plugin}", "noise": "uniform", "batch_size": 64})
     found = conformance(tiny.graph, config, batches=150, sums=500)
     results = {result.property: result for result in found}
@@ -83,7 +75,7 @@ def test_a_planted_fault_fails_exactly_its_property(tiny: Dataset, plugin: str, 
 
 
 @pytest.mark.parametrize("plugin", ["RaisesInDraw", "RaisesWithReplacement", "NoBatch"])
-def test_an_exception_is_a_fault(tiny: Dataset, plugin: str) -> None:
+def test_an_exception_is_a_fault(tiny, plugin):
     results = conformance(
         tiny.graph,
         complete({"sampler": f"planted:{plugin}", "batch_size": 64}),
@@ -95,7 +87,7 @@ def test_an_exception_is_a_fault(tiny: Dataset, plugin: str) -> None:
     assert {result.result for result in results[1:]} == {"not tested"}
 
 
-def test_the_stream_used_in_training_is_looked_at(tiny: Dataset) -> None:
+def test_the_stream_used_in_training_is_looked_at(tiny):
     results = conformance(
         tiny.graph, complete({"sampler": "planted:EmptyShuffled", "batch_size": 64})
     )
@@ -103,7 +95,7 @@ def test_the_stream_used_in_training_is_looked_at(tiny: Dataset) -> None:
     assert "in the stream used in training, the mean of" in results[-1].detail
 
 
-def test_batches_that_share_an_array_are_found(tiny: Dataset) -> None:
+def test_batches_that_share_an_array_are_found(tiny):
     """A batch waits in a queue: its arrays must be its own."""
     results = conformance(
         tiny.graph, complete({"sampler": "planted:OneArray", "batch_size": 64}), batches=60, sums=60
@@ -117,9 +109,7 @@ def test_batches_that_share_an_array_are_found(tiny: Dataset) -> None:
 @pytest.mark.parametrize(
     ("plugin", "mask"), [("DistinctOnce", True), ("UnmaskedPairs", True), ("DiagonalKept", False)]
 )
-def test_wrong_estimators_have_wrong_weights(
-    tiny: Dataset, plugin: str, mask: bool, loss: str, noise: str
-) -> None:
+def test_wrong_estimators_have_wrong_weights(tiny, plugin, mask, loss, noise):
     """Whatever the loss and P_n, and however small the bias of the gradient that follows."""
     settings = {"loss": loss, "noise": noise, "mask": mask, "batch_size": 64}
     wrong = conformance(
@@ -134,7 +124,7 @@ def test_wrong_estimators_have_wrong_weights(
 
 @pytest.mark.parametrize("loss", ["sg", "log", "softmax"])
 @pytest.mark.parametrize("mask", [True, False])
-def test_test_functions_by_enumeration(five_nodes: BipartiteGraph, loss: str, mask: bool) -> None:
+def test_test_functions_by_enumeration(five_nodes, loss, mask):
     """What they make of one batch, pair by pair."""
     config = complete(
         {"loss": loss, "noise": "0.5", "mask": mask, "batch_size": 4, "sampler": "ns"}
@@ -151,7 +141,7 @@ def test_test_functions_by_enumeration(five_nodes: BipartiteGraph, loss: str, ma
         lambda u, v: 1,
     ]
 
-    def values(u: int, v: int) -> np.ndarray:
+    def values(u, v):
         random = [float(functions.x[u, t] @ functions.y[v, t]) for t in range(8)]
         return np.array(random + [function(u, v) for function in named])
 
@@ -173,7 +163,7 @@ def test_test_functions_by_enumeration(five_nodes: BipartiteGraph, loss: str, ma
         np.testing.assert_allclose(functions.measured(batch), expected, rtol=1e-6, atol=1e-12)
 
 
-def test_chi_squared_knows_right_from_wrong() -> None:
+def test_chi_squared_knows_right_from_wrong():
     rng = np.random.default_rng(0)
     probability = np.array([0.5, 0.3, 0.15, 0.05, 0.0])
     p = [chi_squared(rng.choice(5, 500, p=probability), probability) for _ in range(300)]
@@ -182,5 +172,5 @@ def test_chi_squared_knows_right_from_wrong() -> None:
     assert chi_squared(np.array([0, 1, 4]), probability) == 0
 
 
-def test_every_loss_family_is_covered() -> None:
+def test_every_loss_family_is_covered():
     assert {find_loss(loss).family for loss in LOSSES} == set(LOSS_OF_FAMILY)

@@ -1,10 +1,7 @@
 """Exact objective and mean gradients, beside the formulas and the code that trains."""
 
-from __future__ import annotations
-
 import functools
 from itertools import product
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,17 +13,12 @@ from trial import AUDITED, Trial
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.auditing.gradients import Pullback, flat
 from ncfbench.catalog import SAMPLERS
-from ncfbench.config import RunConfig, complete
-from ncfbench.data.store import Dataset
+from ncfbench.config import complete
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
-from ncfbench.training.state import Parameters
-from ncfbench.training.step import Trainer
 
 
-def dense_objective(
-    dataset: Dataset, config: RunConfig, trainer: Trainer, parameters: Parameters
-) -> jax.Array:
+def dense_objective(dataset, config, trainer, parameters):
     """L by its definition, from the table of all scores."""
     graph, content = dataset.graph, DeviceContent.of(dataset)
     towers = nnx.merge(trainer.towers, parameters)
@@ -57,11 +49,11 @@ def dense_objective(
 
 
 @pytest.fixture(scope="module")
-def warm(tiny: Dataset) -> Any:
+def warm(tiny):
     """Texts for one loss; the others are audited on free vectors, which compile sooner."""
 
     @functools.cache
-    def made(loss: str) -> Trial:
+    def made(loss):
         encoder = "cnn" if loss == "sg" else "mf"
         trial = Trial(tiny, AUDITED | {"loss": loss, "sampler": "ns", "encoder": encoder})
         trial.add_noise(0.2)
@@ -70,7 +62,7 @@ def warm(tiny: Dataset) -> Any:
     return made
 
 
-def assert_exact(dataset: Dataset, config: RunConfig, made: Trial) -> float:
+def assert_exact(dataset, config, made):
     """The exact objective and its gradient are those of the definition; return the objective."""
     found = ExactObjective(dataset.graph, config, made.embedder)(made.parameters)
     dense = jax.jit(jax.value_and_grad(lambda p: dense_objective(dataset, config, made.trainer, p)))
@@ -85,18 +77,14 @@ def assert_exact(dataset: Dataset, config: RunConfig, made: Trial) -> float:
 @pytest.mark.long_cases(r"mse|log|hinge-0.5|(sg|softmax)-unigram")
 @pytest.mark.parametrize(("noise", "mask"), [("unigram", True), ("0.5", False)])
 @pytest.mark.parametrize("loss", ["sg", "mse", "log", "hinge", "softmax"])
-def test_exact_objective_and_gradient(
-    tiny: Dataset, warm: Any, monkeypatch: pytest.MonkeyPatch, loss: str, noise: str, mask: bool
-) -> None:
+def test_exact_objective_and_gradient(tiny, warm, monkeypatch, loss, noise, mask):
     """Several blocks, the last one not full."""
     config = complete(AUDITED | {"loss": loss, "sampler": "ns", "noise": noise, "mask": mask})
     monkeypatch.setattr("ncfbench.auditing.exact.BLOCK_TERMS", 20_000)
     assert_exact(tiny, config, warm(loss))
 
 
-def test_too_many_pairs_are_refused(
-    tiny: Dataset, warm: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_pairs_are_refused(tiny, warm, monkeypatch):
     monkeypatch.setattr("ncfbench.auditing.exact.MAX_TERMS", 1000)
     with pytest.raises(UsageError, match="too many"):
         ExactObjective(tiny.graph, warm("sg").trainer.config, warm("sg").embedder)
@@ -111,7 +99,7 @@ def test_too_many_pairs_are_refused(
         if pair[1] == "sg" or pair[0] != "iid"
     ],
 )
-def test_mean_gradient(tiny: Dataset, warm: Any, sampler: str, loss: str) -> None:
+def test_mean_gradient(tiny, warm, sampler, loss):
     strata = "user" if sampler == "strat" and loss != "sg" else "item"
     settings = {"loss": loss, "sampler": sampler, "strata": strata}
     warm(loss).check_audit(complete(AUDITED | settings))

@@ -1,14 +1,12 @@
 """The verdict on a gradient, from what was found of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from ncfbench.auditing.bias import Bias
 from ncfbench.auditing.verdict import Evidence, batches_needed, verdict
 
 
-def bias(lower: float, upper: float) -> Bias:
+def bias(lower, upper):
     return Bias((lower + upper) ** 2 / 4, lower, upper, 0.1, 1.0, 1.0, 100)
 
 
@@ -39,11 +37,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("found", "evidence", "word", "shown_by"), CASES)
-def test_verdict_follows_from_the_evidence(
-    found: Bias, evidence: dict, word: str, shown_by: str | None
-) -> None:
+def test_verdict_follows_from_the_evidence(found, evidence, word, shown_by):
     assert verdict(Evidence(found, **evidence), margin=0.1) == (word, shown_by)
 
 
-def test_an_interval_twice_the_margin_needs_four_times_the_batches() -> None:
+def test_an_interval_twice_the_margin_needs_four_times_the_batches():
     assert batches_needed(bias(0, 0.2), margin=0.1) == 400

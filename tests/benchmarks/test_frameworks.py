@@ -1,13 +1,11 @@
 """Losses of other frameworks: the kept records, the page made of them, and the packages."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import audit_frameworks
 import pytest
-from audit_frameworks import BEGIN, END, ENTRIES, PAGE, RECORDS, Entry
+from audit_frameworks import BEGIN, END, ENTRIES, PAGE, RECORDS
 
 from ncfbench.linting.lint import lint_loss
 
@@ -16,12 +14,12 @@ packages = pytest.mark.filterwarnings("ignore")
 """The packages warn about what they import; that is not ours to mend."""
 
 
-def test_page_is_made_of_the_records() -> None:
+def test_page_is_made_of_the_records():
     part = PAGE.read_text("utf-8").split(BEGIN)[1].split(END)[0]
     assert part.strip() == audit_frameworks.page_part(KEPT)
 
 
-def test_each_entry_has_its_record() -> None:
+def test_each_entry_has_its_record():
     assert [*KEPT] == [entry.key for entry in ENTRIES]
     assert all(KEPT[entry.key]["options"] == entry.options for entry in ENTRIES)
 
@@ -31,7 +29,7 @@ def test_each_entry_has_its_record() -> None:
 @pytest.mark.parametrize(
     "entry", [pytest.param(each, id=f"{each.framework}-{each.key}") for each in ENTRIES]
 )
-def test_package_is_judged_as_kept(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_is_judged_as_kept(entry, monkeypatch):
     """Findings are those of the record, and the numbers about its own."""
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")  # which TensorFlow Recommenders asks for
     if not audit_frameworks.is_installed(entry):
@@ -47,10 +45,10 @@ def test_package_is_judged_as_kept(entry: Entry, monkeypatch: pytest.MonkeyPatch
 
 @packages
 @pytest.mark.long
-def test_tensorflow_is_judged() -> None:
+def test_tensorflow_is_judged():
     tf = pytest.importorskip("tensorflow")
 
-    def softmax(users: Any, items: Any, probability: Any) -> Any:
+    def softmax(users, items, probability):
         logits = 5 * tf.matmul(users, items, transpose_b=True) - tf.math.log(probability)[None, :]
         own = tf.range(tf.shape(users)[0])
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(own, logits))

@@ -1,14 +1,10 @@
 """The harness: what is measured, kept, measured again, refused and printed."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import harness
 import measuring
@@ -28,38 +24,38 @@ class Fake(Benchmark):
     options: ClassVar = {"factor": (1, "of all"), "place": ("", "a file")}
     places = ("place",)
 
-    def __init__(self, **found: Any) -> None:
+    def __init__(self, **found):
         self.found, self.asked = found, list[str]()
 
-    def cells(self, options: Namespace) -> Mapping[str, Any]:
+    def cells(self, options):
         return {"a": Namespace(), "b": Namespace(), "absent": Namespace(dataset="citeulike")}
 
-    def measure(self, name: str, cell: Any, options: Namespace) -> dict[str, Any]:
+    def measure(self, name, cell, options):
         self.asked.append(name)
         figure = self.found.get(name, 1)
         if isinstance(figure, BaseException):
             raise figure
         return {"figure": figure * options.factor}
 
-    def missed(self, cells: Sequence[dict[str, Any]]) -> list[str]:
+    def missed(self, cells):
         return [f"{cell['cell']} is large" for cell in cells if cell["figure"] > 10]
 
-    def tables(self, cells: Sequence[dict[str, Any]], environments: Any) -> list[Table | str]:
+    def tables(self, cells, environments):
         columns = [Col("cell", "cell"), Col("figure", "figure")]
         return [Table.of("Figures", columns, cells), "and a line"]
 
 
 @pytest.fixture(autouse=True)
-def described(monkeypatch: pytest.MonkeyPatch) -> None:
+def described(monkeypatch):
     monkeypatch.setattr(harness.environment, "describe", lambda: DESCRIBED)
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "deep" / "result.json"
 
 
-def run(bench: Benchmark, file: Path, *words: str) -> int:
+def run(bench, file, *words):
     """Exit code of the program."""
     try:
         bench.main(["--data-dir", str(file.parents[1]), "--json", str(file), *words])
@@ -68,7 +64,7 @@ def run(bench: Benchmark, file: Path, *words: str) -> int:
     return 0
 
 
-def test_resume_measures_what_has_changed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_measures_what_has_changed(file, monkeypatch):
     """More rounds, other settings, code or environment, but not another place."""
     bench, words = Fake(), ["--cells", "a", "--resume"]
     for more in ([], [], ["--place", "there"], ["--rounds", "3"]):
@@ -87,7 +83,7 @@ def test_resume_measures_what_has_changed(file: Path, monkeypatch: pytest.Monkey
     assert [(cell["cell"], cell["figure"]) for cell in cells] == [("a", 1)]
 
 
-def test_other_data_are_measured_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_data_are_measured_again(file, monkeypatch):
     bench, words = Fake(), ["--cells", "absent", "--resume"]
     for fingerprint, count in (("one", 1), ("one", 1), ("two", 2)):
         monkeypatch.setattr(harness, "prepared", lambda *rest, found=fingerprint: found)
@@ -95,9 +91,7 @@ def test_other_data_are_measured_again(file: Path, monkeypatch: pytest.MonkeyPat
         assert len(bench.asked) == count
 
 
-def test_finished_cells_survive_what_goes_wrong(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finished_cells_survive_what_goes_wrong(file, capsys):
     """Ctrl-C, a cell that fails, a target that is missed, and a data set that is not there."""
     assert run(Fake(b=KeyboardInterrupt()), file, "--cells", "a,b") == 130
     captured = capsys.readouterr()
@@ -119,9 +113,7 @@ def test_finished_cells_survive_what_goes_wrong(
     assert result["environments"] == {"here": DESCRIBED}
 
 
-def test_kept_cells_are_shown_without_measuring(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kept_cells_are_shown_without_measuring(file, capsys):
     assert run(Fake(a=7), file, "--cells", "a") == 0
     capsys.readouterr()
     bench = Fake()
@@ -130,7 +122,7 @@ def test_kept_cells_are_shown_without_measuring(
     assert not bench.asked
 
 
-def test_wrong_words_and_files_are_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_words_and_files_are_refused(file, capsys):
     assert run(Fake(), file, "--cells", "a,aa*") == UsageError.exit_code
     assert "no cell 'aa*'. Valid: a, b, absent" in capsys.readouterr().err
     file.parent.mkdir()
@@ -139,10 +131,10 @@ def test_wrong_words_and_files_are_refused(file: Path, capsys: pytest.CaptureFix
     assert "Use another file" in capsys.readouterr().err
 
 
-def test_arms_take_turns_in_changing_order() -> None:
+def test_arms_take_turns_in_changing_order():
     calls: list[tuple[str, int]] = []
 
-    def arm(name: str, seconds: float) -> measuring.Arm:
+    def arm(name, seconds):
         return lambda count: calls.append((name, count)) or count * seconds  # type: ignore[func-returns-value]
 
     speeds = {"slow": 0.5, "quick": 0.001, "other": 0.25}
@@ -154,7 +146,7 @@ def test_arms_take_turns_in_changing_order() -> None:
         assert dict(each) == {"slow": 2, "quick": 1000, "other": 4}
 
 
-def test_processes_apart(tmp_path: Path) -> None:
+def test_processes_apart(tmp_path):
     """One process for all calls, errors that are raised here, and a process that dies."""
     with measuring.process() as ask:
         assert ask(os.getpid) == ask(os.getpid) != os.getpid()
@@ -164,7 +156,7 @@ def test_processes_apart(tmp_path: Path) -> None:
         ask(os._exit, 3)
 
 
-def test_a_program_is_run_to_its_end() -> None:
+def test_a_program_is_run_to_its_end():
     code = "import os, sys; print(os.environ['WORD']); sys.exit(3)"
     done = measuring.command([sys.executable, "-c", code], variables={"WORD": "here"})
     assert (done.exit_code, done.output) == (3, "here\n")

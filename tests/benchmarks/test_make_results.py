@@ -1,10 +1,6 @@
 """`make results`: the plan, the list of cells, what is repeated and what is kept."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import make_results as script
 import pytest
@@ -13,7 +9,7 @@ from invoked import parse
 from ncfbench.sweeps.presets import preset_paths
 
 
-def test_commands_of_the_plan_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_the_plan_are_valid(monkeypatch):
     """Flags are parsed, presets exist, and both data sets have all claims' commands, and
     the rivals.
     """
@@ -69,7 +65,7 @@ SMALL = (
 
 
 @pytest.fixture
-def main(data_dir: Path, tmp_path: Path) -> Callable[..., int]:
+def main(data_dir, tmp_path):
     """The script on a plan of two sweeps that share a cell, an audit, and data that are missing;
     returns the exit code.
     """
@@ -78,7 +74,7 @@ def main(data_dir: Path, tmp_path: Path) -> Callable[..., int]:
     words = [f"--plan={plan}", f"--data-dir={data_dir}", f"--runs-dir={tmp_path / 'runs'}"]
     words.append(f"--results={tmp_path / 'kept'}")
 
-    def run(*more: str) -> int:
+    def run(*more):
         with pytest.raises(SystemExit) as ended:
             script.main([*words, *more])
         return int(str(ended.value.code))
@@ -86,19 +82,14 @@ def main(data_dir: Path, tmp_path: Path) -> Callable[..., int]:
     return run
 
 
-def test_results_resume(
-    main: Callable[..., int],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_results_resume(main, tmp_path, monkeypatch, capsys):
     """Commands only leave what they were called with. An audit that ended is not repeated, also one
     that found faults; what failed is.
     """
     called: list[list[str]] = []
     codes: dict[str, int] = {}
 
-    def call(words: list[str]) -> int:
+    def call(words):
         called.append(words)
         if codes.get(words[0]) == 130:
             raise KeyboardInterrupt
@@ -110,7 +101,7 @@ def test_results_resume(
     assert "absent: $NOWHERE_TO_BE_FOUND/links.csv: set this variable" in said.err
     assert not called
 
-    def names(*words: str, code: int) -> list[str]:
+    def names(*words, code):
         called.clear()
         assert main("--folder=small", *words) == code
         return [each[0] for each in called]
@@ -128,9 +119,7 @@ def test_results_resume(
     assert names(code=0) == ["sweep", "sweep", "audit", *rest]
 
 
-def test_profiles_stand_beside_the_runs_of_another_folder(
-    main: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_profiles_stand_beside_the_runs_of_another_folder(main, tmp_path, monkeypatch):
     called: list[list[str]] = []
     monkeypatch.setattr(script, "call", lambda words: called.append(words) or 0)
     assert main("--folder=costs") == 0
@@ -141,7 +130,7 @@ def test_profiles_stand_beside_the_runs_of_another_folder(
 
 
 @pytest.mark.long
-def test_results_are_made(main: Callable[..., int], tmp_path: Path) -> None:
+def test_results_are_made(main, tmp_path):
     """With the commands themselves, each in its process."""
     assert main("--folder=small") == 0
     kept = tmp_path / "kept" / "small"

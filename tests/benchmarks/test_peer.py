@@ -2,11 +2,7 @@
 says so.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,8 +17,7 @@ from ncfbench.catalog import (  # noqa: E402
     find_sampler,
     losses_for,
 )
-from ncfbench.config import RunConfig, complete  # noqa: E402
-from ncfbench.data.store import Dataset  # noqa: E402
+from ncfbench.config import complete  # noqa: E402
 from ncfbench.errors import CheckFailedError, UsageError  # noqa: E402
 from ncfbench.rng import Streams  # noqa: E402
 from ncfbench.sampling import batches  # noqa: E402
@@ -43,7 +38,7 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread():
     """These tensors are small."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -51,7 +46,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def made(dataset: Dataset, config: RunConfig) -> Any:
+def made(dataset, config):
     """A trainer, parameters far enough from zero that a wrong weight shows, and a batch."""
     import jax
 
@@ -73,7 +68,7 @@ def made(dataset: Dataset, config: RunConfig) -> Any:
         if find_sampler(sampler).in_paper and not loss.startswith("softmax")
     ],
 )
-def test_loss_and_gradients_agree(tiny: Dataset, sampler: str, loss: str, encoder: str) -> None:
+def test_loss_and_gradients_agree(tiny, sampler, loss, encoder):
     trainer, parameters, batch = made(
         tiny, complete(SMALL | {"sampler": sampler, "loss": loss, "encoder": encoder})
     )
@@ -84,15 +79,13 @@ def test_loss_and_gradients_agree(tiny: Dataset, sampler: str, loss: str, encode
     ("sampler", "loss", "encoder"),
     [("iid", "sg", "cnn"), ("ns", "hinge", "lstm"), ("ns", "mse", "lstm")],
 )
-def test_a_changed_weight_is_found(
-    tiny: Dataset, sampler: str, loss: str, encoder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_weight_is_found(tiny, sampler, loss, encoder, monkeypatch):
     trainer, parameters, batch = made(
         tiny, complete(SMALL | {"sampler": sampler, "loss": loss, "encoder": encoder})
     )
     right = peer.peer_model.Tensors.of.__func__
 
-    def wrong(cls: Any, batch: Any, *arguments: Any) -> Any:
+    def wrong(cls, batch, *arguments):
         weight = batch.negatives.weight.copy()
         weight[0, weight[0].argmax()] *= 1.1
         return right(
@@ -104,13 +97,11 @@ def test_a_changed_weight_is_found(
         peer.check(trainer, parameters, tiny, batch)
 
 
-def test_a_changed_parameter_is_found_by_the_gradient_or_the_loss(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_parameter_is_found_by_the_gradient_or_the_loss(tiny, monkeypatch):
     trainer, parameters, batch = made(tiny, complete(SMALL | {"sampler": "ns", "encoder": "lstm"}))
     load = peer.peer_model.Peer.load
 
-    def wrong(self: Any, parameters: Any) -> None:
+    def wrong(self, parameters):
         load(self, parameters)
         with torch.no_grad():
             self.encoder.lstm.bias_hh_l0.zero_()  # a forget gate that starts closed
@@ -120,7 +111,7 @@ def test_a_changed_parameter_is_found_by_the_gradient_or_the_loss(
         peer.check(trainer, parameters, tiny, batch)
 
 
-def test_a_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_from_the_command_line(tmp_path, capsys):
     file = tmp_path / "peer.json"
     words = ["--quick", "--cells=cnn", f"--data-dir={tmp_path}", f"--json={file}"]
     peer.Peers().main(words)
@@ -134,9 +125,7 @@ def test_a_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert word in out
 
 
-def test_an_accelerator_is_a_usage_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_accelerator_is_a_usage_error(monkeypatch, capsys):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     with pytest.raises(SystemExit) as caught:
         peer.Peers().main([])

@@ -1,9 +1,6 @@
 """A benchmark at its smallest: it measures, keeps, resumes, and shows the same tables again."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import bench_race
 import pytest
@@ -13,13 +10,11 @@ from ncfbench.errors import CheckFailedError
 pytestmark = pytest.mark.long
 
 
-def test_a_benchmark_measures_keeps_and_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_benchmark_measures_keeps_and_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NCFBENCH_ALLOCATOR", "none")  # as in this process, which never restarted
     file, name = tmp_path / "result.json", "search of cite: 12 of 100 trials"
 
-    def run(*words: str) -> tuple[str, str]:
+    def run(*words):
         try:
             bench_race.Races().main([f"--json={file}", f"--data-dir={tmp_path}", *words])
         except SystemExit as ended:  # a target that is missed

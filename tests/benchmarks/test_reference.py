@@ -1,10 +1,7 @@
 """The validation of searches: its figures by plain arithmetic, and a reference that is resumed."""
 
-from __future__ import annotations
-
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import bench_search as bench
@@ -17,34 +14,32 @@ from invoked import invoke
 
 from ncfbench.advice.search import START
 from ncfbench.advice.space import Space
-from ncfbench.config import RunConfig
-from ncfbench.data import Dataset
 from ncfbench.data.store import load
 
 TINY = "bench-tiny"
 
 
-def tiny(data_dir: Path) -> Dataset:
+def tiny(data_dir):
     invoke("prepare", *PREPARE[TINY].split(), "--name", TINY, "--data-dir", str(data_dir))
     return load(data_dir, TINY)
 
 
-def rising(top: float) -> Curve:
+def rising(top):
     """Recall that rises to a top within eight epochs of ten seconds each."""
     seconds = [10.0 * epoch for epoch in range(1, 9)]
     values = [top * (1 - 2.0**-epoch) for epoch in range(1, 9)]
     return Curve(seconds, values, [value / 2 for value in values])
 
 
-def test_times_to_a_level_are_linear_between_evaluations() -> None:
+def test_times_to_a_level_are_linear_between_evaluations():
     curve = Curve([10.0, 20.0], [0.2, 0.4], [0.1, 0.2], before=5.0)
     assert curve.time_to(0.1) == 5.0 + 5.0
     assert curve.time_to(0.3) == 5.0 + 15.0
     assert curve.time_to(0.5) == math.inf
 
 
-def test_a_cell_compares_recall_and_time() -> None:
-    def trial(top: float, by: str = "random") -> dict[str, Any]:
+def test_a_cell_compares_recall_and_time():
+    def trial(top, by="random"):
         curve = rising(top)
         return {
             "config": {
@@ -84,7 +79,7 @@ def test_a_cell_compares_recall_and_time() -> None:
     assert missed == ["a: below a floor, and does not say so."]
 
 
-def test_seconds_of_features_count_where_they_are_read() -> None:
+def test_seconds_of_features_count_where_they_are_read():
     curve = {"iterations": [10], "seconds": [20.0], "validation": [0.1], "test": [0.1]}
     trial = curve | {"iteration_seconds": 1.0}
     reference = {"feature_seconds": 3.0, "n_links": 1000}
@@ -100,21 +95,21 @@ def test_seconds_of_features_count_where_they_are_read() -> None:
         assert bench.curve_of(trial | {"config": model | more}, reference).before == before
 
 
-def trial_of(space: Space, config: RunConfig, recall: float) -> search_reference.Trial:
+def trial_of(space, config, recall):
     return {"config": space.point(config), "seconds": [1.0], "validation": [recall]}
 
 
-def test_the_best_recall_up_to_a_clock() -> None:
+def test_the_best_recall_up_to_a_clock():
     trial = {"seconds": [1.0, 2.0, 4.0], "validation": [0.1, 0.3, 0.2]}
     found = [search_reference.best(trial, clock) for clock in (0.5, 1.0, 3.0, 9.0)]
     assert found == [0.0, 0.1, 0.3, 0.3]
     assert search_reference.best(trial) == 0.3
 
 
-def test_a_choice_is_worth_its_best_trial() -> None:
+def test_a_choice_is_worth_its_best_trial():
     """0.9 of the best of all is reached between evaluations; features take 3 s."""
 
-    def trial(sampler: str, status: str, *points: tuple[float, float]) -> dict[str, Any]:
+    def trial(sampler, status, *points):
         model = {"encoder": "bow", "loss": "softmax", "features": "add", "sampler": sampler}
         return {
             "config": model,
@@ -137,7 +132,7 @@ def test_a_choice_is_worth_its_best_trial() -> None:
     assert search_choices.worth(found, "loss", "sg") is None
 
 
-def test_proposals_depend_on_the_trials_alone(tmp_path: Path) -> None:
+def test_proposals_depend_on_the_trials_alone(tmp_path):
     dataset = tiny(tmp_path)
     space = Space.of(dataset, {"dataset": TINY} | search_reference.ENDLESS, {})
     trials: list[search_reference.Trial] = []
@@ -155,9 +150,7 @@ def test_proposals_depend_on_the_trials_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_reference_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_reference_is_resumed(tmp_path, monkeypatch, capsys):
     data, kept = tmp_path / "data", tmp_path / "kept"
     tiny(data)
     places = ["--data-dir", str(data), "--folder", str(kept), "--seconds", "1"]
@@ -179,7 +172,7 @@ def test_a_reference_is_resumed(
         assert curve.time_to(0.0) == pytest.approx(curve.before)
 
 
-def least_shares(name: str) -> dict[Any, float]:
+def least_shares(name):
     """Return, for each value of a setting, the best recall with it over the best of all trials that
     have the setting; of the searches of six data sets the least share.
     """
@@ -196,7 +189,7 @@ def least_shares(name: str) -> dict[Any, float]:
     return {value: min(shares) for value, shares in found.items()}
 
 
-def test_a_search_begins_where_least_is_lost() -> None:
+def test_a_search_begins_where_least_is_lost():
     """The table of docs/advice.md, of the kept searches."""
     text = (search_reference.SEARCHES.parents[2] / "docs" / "advice.md").read_text("utf-8")
     for name, value in START.items():
@@ -207,7 +200,7 @@ def test_a_search_begins_where_least_is_lost() -> None:
         assert row in text, row
 
 
-def test_an_answer_says_that_a_floor_is_not_passed() -> None:
+def test_an_answer_says_that_a_floor_is_not_passed():
     level = "Ridge regression reaches 0.269 in 1.97 s without training; this arm is level with it."
     passed = "Ridge regression reaches 0.269 without training; this arm passes it after 3.36 s."
     assert bench.says_floor(level)

@@ -1,7 +1,5 @@
 """How much seeds differ: by hand, and in the kept results as docs/measuring.md has it."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -23,7 +21,7 @@ DATA = {
 """Names on the page."""
 
 
-def test_the_spread_of_two_arms_by_hand(tmp_path: Path) -> None:
+def test_the_spread_of_two_arms_by_hand(tmp_path):
     """Losses fall from 10 to 0 on average, and are 0.5 after 95 and 195 iterations, and after 95
     and 95. An arm of one seed says nothing, and no run was evaluated.
     """
@@ -42,7 +40,7 @@ def test_the_spread_of_two_arms_by_hand(tmp_path: Path) -> None:
     assert seed_spread.spread(by_data["cite"], "validation_recall_at_50") is None
 
 
-def test_what_is_assumed_is_what_kept_runs_show() -> None:
+def test_what_is_assumed_is_what_kept_runs_show():
     recall, loss = seed_spread.spreads().values()
     assert round(seed_spread.typical(recall.values()), 2) == QUALITY_SPREAD.deviation
     assert max(own.deviation for own in loss.values()) < LOSS_SPREAD.deviation

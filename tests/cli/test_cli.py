@@ -1,7 +1,5 @@
 """The command line: exit codes, streams and messages, and never a traceback."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json
@@ -37,11 +35,11 @@ SMALL = [
 
 
 @pytest.fixture
-def locations(data_dir: Path, tmp_path: Path) -> list[str]:
+def locations(data_dir, tmp_path):
     return ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / "runs")]
 
 
-def test_prepare_run_report(tmp_path: Path) -> None:
+def test_prepare_run_report(tmp_path):
     """The whole main job, and what each command prints."""
     data, runs = ["--data-dir", str(tmp_path / "d")], ["--runs-dir", str(tmp_path / "r")]
     sizes = ["--users", "120", "--items", "150", "--links", "1500"]
@@ -82,14 +80,7 @@ def test_prepare_run_report(tmp_path: Path) -> None:
         ("--processes 2", 2, "belong to --coordinator HOST:PORT"),
     ],
 )
-def test_bad_requests(
-    locations: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: str,
-    code: int,
-    message: str,
-) -> None:
+def test_bad_requests(locations, tmp_path, monkeypatch, words, code, message):
     monkeypatch.chdir(tmp_path)
     Path("misspelt.toml").write_text('learning_rte = 0.1\nsampler = "ns"\n')
     result = invoke("run", "--dataset", "tiny", *locations, *words.split())
@@ -99,7 +90,7 @@ def test_bad_requests(
     assert not runs.exists() or not list(runs.iterdir()), "a refused run leaves nothing behind"
 
 
-def test_a_configuration_file(locations: list[str], tmp_path: Path) -> None:
+def test_a_configuration_file(locations, tmp_path):
     """Keys may have hyphens; flags go before the file."""
     file = tmp_path / "c.toml"
     file.write_text(
@@ -114,7 +105,7 @@ def test_a_configuration_file(locations: list[str], tmp_path: Path) -> None:
     assert (config["learning_rate"], config["sampler"], config["lambda"]) == (1e30, "ns", 4.0)
 
 
-def test_a_printed_configuration_reads_back(tmp_path: Path) -> None:
+def test_a_printed_configuration_reads_back(tmp_path):
     """The same identity and devices; nothing is opened, and nothing is written."""
     words = ["run", "--dataset", "none", "--sampler", "iid", "--loss", "mse", "--devices", "2"]
     words += ["--encoder", "lstm", "--set", "lambda=3", "--seed", "7", "--set", "stratum_size=16"]
@@ -135,9 +126,7 @@ def test_a_printed_configuration_reads_back(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "c.toml"]
 
 
-def test_settings_that_a_run_does_not_use_are_named(
-    locations: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_that_a_run_does_not_use_are_named(locations, tmp_path, monkeypatch):
     """By a flag, by --set and in a file; a run that uses them says nothing. None is trained."""
     monkeypatch.setattr("ncfbench.training.run.run", lambda *_, **__: None)
     file = tmp_path / "c.toml"
@@ -158,7 +147,7 @@ def test_settings_that_a_run_does_not_use_are_named(
     assert "changes nothing" not in used.output
 
 
-def test_unwritable_targets_exit_with_3(tmp_path: Path, data_dir: Path) -> None:
+def test_unwritable_targets_exit_with_3(tmp_path, data_dir):
     (tmp_path / "file").write_text("")
     advice = ("Cannot write", "Choose another folder")
     check(invoke("prepare", "synthetic", "--data-dir", tmp_path / "file"), 3, *advice)
@@ -179,13 +168,13 @@ def test_unwritable_targets_exit_with_3(tmp_path: Path, data_dir: Path) -> None:
         *((f"prepare {source}", ["--data-dir"]) for source in SOURCES),
     ],
 )
-def test_every_command_teaches(words: str, said: list[str]) -> None:
+def test_every_command_teaches(words, said):
     done = CliRunner().invoke(app, [*words.split(), "--help"], env={"COLUMNS": "200"}, color=False)
     assert done.exit_code == 0
     assert [text for text in said if text not in done.output] == []
 
 
-def program(*words: str | Path, **variables: str) -> subprocess.Popen[str]:
+def program(*words, **variables):
     """Start the program so that Ctrl-C reaches it even where tests run in the background."""
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -200,7 +189,7 @@ def program(*words: str | Path, **variables: str) -> subprocess.Popen[str]:
         signal.signal(signal.SIGINT, before)
 
 
-def test_interrupt_and_resume(locations: list[str]) -> None:
+def test_interrupt_and_resume(locations):
     quick = ["--encoder", "mf", "--batch-size", "64", "--set", "dimension=8"]
     words: list[Any] = ["run", "--dataset", "tiny", *quick, "--epochs", "2000", *locations]
     process = program(*words, NO_COLOR="1")
@@ -222,7 +211,7 @@ def test_interrupt_and_resume(locations: list[str]) -> None:
     check(invoke(*words), 2, str(run), "--resume continues it; --again trains a new one")
     begun = []
 
-    def stop(session: Any) -> None:
+    def stop(session):
         begun.append(session.iteration)
         raise KeyboardInterrupt
 
@@ -233,15 +222,13 @@ def test_interrupt_and_resume(locations: list[str]) -> None:
     assert [path.name for path in folder.iterdir()] == [run.name]
 
 
-def test_interrupt_of_prepare_keeps_the_data_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_of_prepare_keeps_the_data_set(tmp_path, monkeypatch):
     """Exit code 130; the data set that was there is whole, and nothing is left of the new one."""
     words = ("prepare", "synthetic", "--data-dir", tmp_path)
     check(invoke(*words), 0)
     begun = []
 
-    def stop(path: Path, *_: object) -> None:
+    def stop(path, *_):
         begun.extend(path.parent.iterdir())
         raise KeyboardInterrupt
 
@@ -252,12 +239,10 @@ def test_interrupt_of_prepare_keeps_the_data_set(
     assert not list((tmp_path / "synthetic").glob(".new*"))
 
 
-def test_interrupt_of_a_start_has_its_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_interrupt_of_a_start_has_its_exit_code(monkeypatch, capsys):
     """Ctrl-C while the command is still imported ends it as later, not by the signal itself."""
 
-    def interrupted() -> None:
+    def interrupted():
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ncfbench.__main__.start", interrupted)
@@ -266,7 +251,7 @@ def test_interrupt_of_a_start_has_its_exit_code(
     assert capsys.readouterr().err == "Interrupted.\n"
 
 
-def _terminal(out: io.StringIO, width: int) -> Console:
+def _terminal(out, width):
     environ = {"TERM": "xterm-256color"}
     return Console(
         file=out,
@@ -279,7 +264,7 @@ def _terminal(out: io.StringIO, width: int) -> Console:
 
 
 @pytest.mark.parametrize("width", [80, 150])
-def test_the_live_display(width: int) -> None:
+def test_the_live_display(width):
     """On a terminal: a line for each epoch, above a bar whose time left is never cut."""
     out = io.StringIO()
     live = ConsoleProgress(_terminal(out, width))
@@ -307,7 +292,7 @@ def test_the_live_display(width: int) -> None:
     assert all(len(bar) <= width for bar in bars)
 
 
-def test_iterations_hardly_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterations_hardly_draw(monkeypatch):
     """The clock of training has the moves of the bar: no thread draws, and each move waits."""
     hundredths = itertools.count()
     clock = SimpleNamespace(perf_counter=lambda: next(hundredths) / 100)
@@ -324,7 +309,7 @@ def test_iterations_hardly_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     live.end()
 
 
-def test_a_race_shows_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_race_shows_one_bar(monkeypatch):
     """The seconds spent of its budget, and the arm that trains with its iteration and measure."""
     monkeypatch.setattr("ncfbench.runs.progress.SHOWN_SECONDS", 0.0)
     monkeypatch.setattr("ncfbench.runs.progress.SILENCE_SECONDS", 0.0)
@@ -349,7 +334,7 @@ def test_a_race_shows_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"iid b=64, iteration 1,200, {measure}: second 130 of 600\n" in plain
 
 
-def test_plain_progress_breaks_a_long_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_progress_breaks_a_long_silence(monkeypatch):
     out = io.StringIO()
     plain = ConsoleProgress(Console(file=out))
     plain.begin("tiny", 100, 0)
@@ -364,8 +349,8 @@ def test_plain_progress_breaks_a_long_silence(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-def test_a_read_only_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
+def test_a_read_only_target(tmp_path, monkeypatch):
+    def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "mkdir", refuse)  # permissions do not bind the superuser

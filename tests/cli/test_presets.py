@@ -1,18 +1,14 @@
 """``--preset``, and the floors in a run's last lines."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from invoked import check, invoke
-from typer.testing import Result
 
 from ncfbench.catalog.presets import PRESETS
 from ncfbench.config import RunConfig, complete
@@ -24,16 +20,16 @@ from ncfbench.storage.schemas import EVALUATION, FLOOR
 from ncfbench.training import run as training
 
 
-def printed(*flags: str) -> dict[str, Any]:
+def printed(*flags):
     return tomllib.loads(invoke("run", *flags, "--print-config").stdout)
 
 
-def test_the_papers_preset_changes_nothing() -> None:
+def test_the_papers_preset_changes_nothing():
     assert PRESETS["paper"] == {}
     assert printed("--preset", "paper") == printed()
 
 
-def test_a_preset_lies_below_flags_and_files(tmp_path: Path) -> None:
+def test_a_preset_lies_below_flags_and_files(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text("dimension = 40\n")
 
@@ -46,30 +42,30 @@ def test_a_preset_lies_below_flags_and_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_names_settings_that_its_run_reads(name: str) -> None:
+def test_a_preset_names_settings_that_its_run_reads(name):
     config = complete(PRESETS[name])
     assert config.to_dict().items() >= PRESETS[name].items()
     assert all(config.reads(config.settings[setting]) for setting in PRESETS[name])
 
 
-def test_settings_of_a_preset_that_another_encoder_lacks_are_left_out() -> None:
+def test_settings_of_a_preset_that_another_encoder_lacks_are_left_out():
     answer = invoke("run", "--preset", "good", "--encoder", "mf", "--print-config")
     check(answer, 0, 'encoder = "mf"')
     assert "changes nothing" not in answer.stderr
 
 
-def test_an_unknown_preset_is_refused() -> None:
+def test_an_unknown_preset_is_refused():
     check(invoke("run", "--preset", "god"), 2, "--preset 'god'", "good", "paper, good")
 
 
-def test_a_program_names_a_preset_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_names_a_preset_too(monkeypatch):
     made: list[RunConfig] = []
     monkeypatch.setattr(training, "run", lambda config, *_args, **_more: made.append(config) or 1)
     training.train(dataset="tiny", preset="good", dimension=40)
     assert made == [complete({**PRESETS["good"], "dataset": "tiny", "dimension": 40})]
 
 
-def test_a_run_ends_beside_the_floors(data_dir: Path, tmp_path: Path) -> None:
+def test_a_run_ends_beside_the_floors(data_dir, tmp_path):
     """Those of its data alone, in words and in JSON; without any, how to get some."""
     words = ["run", "--dataset", "tiny", "--preset", "good", "--epochs", "1", "--quiet"]
     words += ["--set", "dimension=4", "--set", "word_dimension=4", "--batch-size", "64"]
@@ -79,7 +75,7 @@ def test_a_run_ends_beside_the_floors(data_dir: Path, tmp_path: Path) -> None:
     words += ["--data-dir", str(data), "--runs-dir", str(tmp_path)]
     command = f"ncfbench floor tiny --data-dir {data}".replace(" ", "")
 
-    def offers_floors(answer: Result) -> bool:
+    def offers_floors(answer):
         check(answer, 0, "To see what is reached without training: ")
         return command in "".join(answer.output.split())  # however its lines fold
 

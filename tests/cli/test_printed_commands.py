@@ -1,10 +1,7 @@
 """Every command that the program prints is accepted, and asks for what it says."""
 
-from __future__ import annotations
-
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,20 +32,20 @@ SETTINGS: list[dict[str, Any]] = [
 class Asked:
     """Records what commands ask for, in place of doing it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.runs: list[RunConfig] = []
         self.questions: list[Question] = []
         monkeypatch.setattr("ncfbench.training.run.run", self._run)
         monkeypatch.setattr("ncfbench.advice.pipeline.answer_question", self._advise)
 
-    def _run(self, settings: RunConfig, *_: Any, **__: Any) -> None:
+    def _run(self, settings, *_, **__):
         self.runs.append(settings)
 
-    def _advise(self, question: Question, *_: Any, **__: Any) -> None:
+    def _advise(self, question, *_, **__):
         self.questions.append(question)
         raise typer.Exit
 
-    def __call__(self, command: str) -> None:
+    def __call__(self, command):
         program, *words = shlex.split(command)
         assert program == "ncfbench"
         done = invoke(*words)
@@ -56,18 +53,18 @@ class Asked:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
+def asked(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     return Asked(monkeypatch)
 
 
-def commands_in(text: str) -> list[str]:
+def commands_in(text):
     return re.findall(r"(?:^ +|: )(ncfbench .*?)(?:\.?$)", text, re.MULTILINE)
 
 
 @pytest.mark.long_cases(".*(gamma|lambda|lstm|uniform|item_block|BF16|0.012)")
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_commands_of_a_report_run(tmp_path: Path, asked: Asked, settings: dict[str, Any]) -> None:
+def test_commands_of_a_report_run(tmp_path, asked, settings):
     """A folder with a space, one arm alone, an interrupted run."""
     folder = tmp_path / "my runs"
     own = {"sampler": "strat-ns"} | settings
@@ -83,7 +80,7 @@ def test_commands_of_a_report_run(tmp_path: Path, asked: Asked, settings: dict[s
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_the_command_of_a_run_is_that_run(asked: Asked, settings: dict[str, Any]) -> None:
+def test_the_command_of_a_run_is_that_run(asked, settings):
     config = complete({"sampler": "strat-ns"} | settings)
     asked(run_command(config, Variant.of(config), config.seed, {"--runs-dir": "a b"}))
     assert [digest(each) for each in asked.runs] == [digest(config)]
@@ -110,19 +107,17 @@ def test_the_command_of_a_run_is_that_run(asked: Asked, settings: dict[str, Any]
     ],
     ids=str,
 )
-def test_a_question_is_asked_again(
-    asked: Asked, fixed: dict[str, Any], more: dict[str, Any]
-) -> None:
+def test_a_question_is_asked_again(asked, fixed, more):
     question = Question({"dataset": "citeulike"} | fixed, **more)
     asked(advise_command(question, 600.0, {"--data-dir": "a b"}))
     (found,) = asked.questions
     assert found.name == question.name
 
 
-def test_an_interrupt_names_the_command_that_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_names_the_command_that_continues(monkeypatch):
     """Also before anything was saved; the command is accepted."""
 
-    def interrupted(*_: Any, **__: Any) -> None:
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:

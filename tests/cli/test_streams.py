@@ -1,11 +1,8 @@
 """Output that cannot be written, and terminals of unknown size."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from folders import write_run
@@ -22,7 +19,7 @@ COMMANDS = {
 }
 
 
-def shell(data_dir: Path, words: list[str], redirected: str) -> subprocess.CompletedProcess[str]:
+def shell(data_dir, words, redirected):
     """Run the program in a shell, which redirects its output."""
     located = [*words, "--data-dir", str(data_dir)] if "tiny" in words else words
     return subprocess.run(
@@ -41,7 +38,7 @@ def shell(data_dir: Path, words: list[str], redirected: str) -> subprocess.Compl
 
 @pytest.mark.long_cases("by Typer|by Click")
 @pytest.mark.parametrize("how", COMMANDS)
-def test_output_to_a_full_disk_gets_a_sentence(data_dir: Path, how: str) -> None:
+def test_output_to_a_full_disk_gets_a_sentence(data_dir, how):
     done = shell(data_dir, COMMANDS[how], "> /dev/full")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "Error: Cannot write the output: No space left on device.\n"
@@ -50,14 +47,14 @@ def test_output_to_a_full_disk_gets_a_sentence(data_dir: Path, how: str) -> None
 @pytest.mark.long_cases("(by Typer|as JSON|by Click).*true|(by Typer|by Click).*head")
 @pytest.mark.parametrize("reader", ["2>&1 | exec true", "| exec true", "| head -c 9 > /dev/null"])
 @pytest.mark.parametrize("how", COMMANDS)
-def test_a_closed_pipe_ends_in_silence(data_dir: Path, how: str, reader: str) -> None:
+def test_a_closed_pipe_ends_in_silence(data_dir, how, reader):
     """A reader that takes some of it may have taken all, which is no closed pipe."""
     done = shell(data_dir, COMMANDS[how], reader)
     assert (done.stdout, done.stderr) == ("", "")
     assert done.returncode in ([141, 0] if "head" in reader else [141])
 
 
-def test_a_table_that_is_longer_than_a_pipe(tmp_path: Path) -> None:
+def test_a_table_that_is_longer_than_a_pipe(tmp_path):
     """The program meets the closed pipe while it writes, in Rich's text, in JSON and in a file."""
     for number in range(20):
         write_run(tmp_path, "ns", [9, 5, 3], 10, [0, 0.2, 0.3], seed=number, dimension=number + 1)
@@ -70,7 +67,7 @@ def test_a_table_that_is_longer_than_a_pipe(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (141, "", ""), more
 
 
-def test_a_pipe_that_is_not_the_output_gets_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_that_is_not_the_output_gets_a_sentence(capsys):
     """Such as that of a process which the program feeds: the output itself has its reader."""
     code = report_system_error(BrokenPipeError(32, "Broken pipe"))
     assert code == 3
@@ -79,18 +76,18 @@ def test_a_pipe_that_is_not_the_output_gets_a_sentence(capsys: pytest.CaptureFix
 
 @pytest.mark.long_cases("2>&-")
 @pytest.mark.parametrize("redirected", ["2>&-", "<&- 2> /dev/full"])
-def test_results_need_no_standard_error(data_dir: Path, redirected: str) -> None:
+def test_results_need_no_standard_error(data_dir, redirected):
     done = shell(data_dir, COMMANDS["as JSON"], redirected)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("{")
 
 
-def test_an_error_ends_without_standard_error(tmp_path: Path) -> None:
+def test_an_error_ends_without_standard_error(tmp_path):
     done = shell(tmp_path, COMMANDS["as JSON"], "2> /dev/full >&-")
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
 
 
-def test_a_size_that_is_none_is_unknown(data_dir: Path) -> None:
+def test_a_size_that_is_none_is_unknown(data_dir):
     described = ["describe", "tiny", "--data-dir", str(data_dir)]
     for words in (described, ["report", "--help"], ["report", "--table"]):
         unknown = CliRunner().invoke(app, words, env={"COLUMNS": None, "LINES": None}).output

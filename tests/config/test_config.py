@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +11,6 @@ from ncfbench.catalog import ENCODERS, SAMPLERS, find_sampler, losses_for
 from ncfbench.config import (
     SETTINGS,
     Locations,
-    RunConfig,
     complete,
     digest,
     digest_of,
@@ -25,12 +21,12 @@ from ncfbench.errors import UsageError
 from ncfbench.sweeps.files import read_sweep
 
 
-def resolve(*given: Any) -> tuple[RunConfig, Locations]:
+def resolve(*given):
     named, locations = merge(*given)
     return complete(named), locations
 
 
-def settings(**flags: Any) -> RunConfig:
+def settings(**flags):
     return complete(flags)
 
 
@@ -45,7 +41,7 @@ def settings(**flags: Any) -> RunConfig:
         ("lstm", "mse", (0.001, 8.0, None, 5)),
     ],
 )
-def test_defaults_are_the_papers(encoder: str, loss: str, expected: tuple[Any, ...]) -> None:
+def test_defaults_are_the_papers(encoder, loss, expected):
     """KDD 2017, section 5.2."""
     config = settings(loss=loss, encoder=encoder)
     assert (config.learning_rate, config.lambda_, config.gamma, config.negatives) == expected
@@ -55,7 +51,7 @@ def test_defaults_are_the_papers(encoder: str, loss: str, expected: tuple[Any, .
     assert own.items() <= config.to_dict().items()
 
 
-def test_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precedence(tmp_path, monkeypatch):
     file = tmp_path / "run.toml"
     file.write_text(
         'epochs = 1\nseed = 1\ngamma = 0.5\nloss = "hinge"\ndata-dir = "file"\nruns-dir ='
@@ -129,7 +125,7 @@ def test_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_impossible_settings_are_refused(flags: dict[str, Any], words: list[str]) -> None:
+def test_impossible_settings_are_refused(flags, words):
     with pytest.raises(UsageError) as caught:
         settings(**flags)
     for word in words:
@@ -149,7 +145,7 @@ def test_impossible_settings_are_refused(flags: dict[str, Any], words: list[str]
         ("batch-size=64 batch_size=32", ["given twice, as batch-size and as batch_size"]),
     ],
 )
-def test_bad_assignments(assignment: str, words: list[str]) -> None:
+def test_bad_assignments(assignment, words):
     with pytest.raises(UsageError) as caught:
         resolve({}, assignment.split())
     for word in words:
@@ -168,7 +164,7 @@ def test_bad_assignments(assignment: str, words: list[str]) -> None:
         (None, "Cannot read"),
     ],
 )
-def test_bad_files(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_bad_files(tmp_path, content, words):
     file = tmp_path / "c.toml"
     if content is not None:
         file.write_bytes(content)
@@ -176,7 +172,7 @@ def test_bad_files(tmp_path: Path, content: bytes | None, words: str) -> None:
         resolve({}, [], file)
 
 
-def test_settings_survive_their_written_form() -> None:
+def test_settings_survive_their_written_form():
     for sampler in SAMPLERS:
         for loss in losses_for(find_sampler(sampler)):
             for encoder in ENCODERS:
@@ -186,7 +182,7 @@ def test_settings_survive_their_written_form() -> None:
     assert "lambda_" not in SETTINGS
 
 
-def test_one_distribution_has_one_name() -> None:
+def test_one_distribution_has_one_name():
     names = {
         "1": "unigram",
         "1.0": "unigram",
@@ -201,7 +197,7 @@ def test_one_distribution_has_one_name() -> None:
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_a_byte_order_mark_is_skipped(tmp_path: Path, mark: bytes) -> None:
+def test_a_byte_order_mark_is_skipped(tmp_path, mark):
     """Editors on Windows write one before the first key, of settings and of a sweep."""
     file = tmp_path / "run.toml"
     file.write_bytes(mark + b"epochs = 3\n")
@@ -233,7 +229,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path, mark: bytes) -> None:
         ("seed", 1.5, None),
     ],
 )
-def test_numbers_of_any_library_are_numbers(name: str, value: Any, wanted: Any) -> None:
+def test_numbers_of_any_library_are_numbers(name, value, wanted):
     """None: it is refused, as Python's own value of that type is."""
     if wanted is None:
         with pytest.raises(UsageError, match=f"{name} = .* is not"):
@@ -243,7 +239,7 @@ def test_numbers_of_any_library_are_numbers(name: str, value: Any, wanted: Any) 
     assert (type(found), found) == (type(wanted), wanted)
 
 
-def test_unused_settings_do_not_split_identity() -> None:
+def test_unused_settings_do_not_split_identity():
     """Settings that a sampler or encoder does not use, and settings that change no number."""
     for first, second in (
         ({"sampler": "ns", "negatives": 3}, {"sampler": "ns", "stratum_size": 8}),
@@ -263,7 +259,7 @@ def test_unused_settings_do_not_split_identity() -> None:
         assert digest(settings(**first)) != digest(settings(**second))
 
 
-def test_settings_at_their_default_are_not_in_a_digest() -> None:
+def test_settings_at_their_default_are_not_in_a_digest():
     """A new setting leaves other runs their digest."""
     own = {"batch_size": 64, "encoder": "mf"}
     text = json.dumps(own, sort_keys=True)
@@ -271,14 +267,14 @@ def test_settings_at_their_default_are_not_in_a_digest() -> None:
     assert found == hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def test_a_revision_parts_runs_from_those_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revision_parts_runs_from_those_of_before(monkeypatch):
     second = dataclasses.replace(ENCODERS["lstm"], revision=2)
     monkeypatch.setitem(ENCODERS, "lstm", second)
     config = settings(encoder="lstm", loss="hinge", strata="user", lstm_units=7)
     assert digest(config) != digest_of(identity_of(config), config.settings, {})
 
 
-def test_a_run_has_the_settings_of_its_encoder() -> None:
+def test_a_run_has_the_settings_of_its_encoder():
     """Settings of another built-in encoder are left out, so that one file serves a grid."""
     config = settings(encoder="lstm", filters=7, lstm_units=9)
     assert config.lstm_units == config.to_dict()["lstm_units"] == 9
@@ -289,7 +285,7 @@ def test_a_run_has_the_settings_of_its_encoder() -> None:
         settings(encoder="lstm", filters=0)
 
 
-def test_a_command_line_gives_a_setting_its_value() -> None:
+def test_a_command_line_gives_a_setting_its_value():
     given = {"batch_size": 9, "mask": False, "lambda": 2.5}
     words = [word for name, value in given.items() for word in SETTINGS[name].arguments(value)]
     assert words == ["--batch-size", "9", "--set", "mask=false", "--set", "lambda=2.5"]

@@ -2,8 +2,6 @@
 ones, and on damaged ones.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io
@@ -42,7 +40,7 @@ old ##2 dog
 """
 
 
-def articles(rows: list[tuple[str, str]]) -> str:
+def articles(rows):
     out = io.StringIO()
     writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(HEADER)
@@ -52,7 +50,7 @@ def articles(rows: list[tuple[str, str]]) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Three users, five articles."""
     source = tmp_path / "source"
     source.mkdir()
@@ -71,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folder_t(tmp_path: Path) -> Path:
+def folder_t(tmp_path):
     """Three users, four articles: one without text, one in Latin 1."""
     source = tmp_path / "source-t"
     source.mkdir()
@@ -80,7 +78,7 @@ def folder_t(tmp_path: Path) -> Path:
     return source
 
 
-def prepare(folder: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, Any], list[str]]:
+def prepare(folder, tmp_path, **options):
     """Prepare the files of ``folder`` or ``folder_t``."""
     said: list[str] = []
     usual = {"test_fraction": 0.25, "validation_fraction": 0.0, "allow_unverified": True}
@@ -90,11 +88,11 @@ def prepare(folder: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, Any
     return data.prepare(name, chosen, tmp_path / "data", replace=True, say=said.append), said
 
 
-def words_in(data_dir: Path, name: str) -> list[str]:
+def words_in(data_dir, name):
     return [" ".join(words) for words in texts_of(store.load(data_dir, name))]
 
 
-def test_a_small_library_by_hand(folder: Path, tmp_path: Path) -> None:
+def test_a_small_library_by_hand(folder, tmp_path):
     manifest, said = prepare(folder, tmp_path, text=("title", "abstract", "tags"))
     dataset = store.load(tmp_path / "data", "citeulike")
     assert words_in(tmp_path / "data", "citeulike") == [
@@ -111,7 +109,7 @@ def test_a_small_library_by_hand(folder: Path, tmp_path: Path) -> None:
     assert any("users.dat is not the published file" in text for text in said)
 
 
-def test_options_decide_the_text(folder: Path, tmp_path: Path) -> None:
+def test_options_decide_the_text(folder, tmp_path):
     tags, _ = prepare(folder, tmp_path, text=("tags",), min_count=2, max_length=1)
     assert tags["statistics"]["vocabulary"] == 5
     assert tags["statistics"]["words_max"] == 1
@@ -121,7 +119,7 @@ def test_options_decide_the_text(folder: Path, tmp_path: Path) -> None:
     assert title["fingerprint"] != tags["fingerprint"]
 
 
-def test_texts_in_full_by_hand(folder_t: Path, tmp_path: Path) -> None:
+def test_texts_in_full_by_hand(folder_t, tmp_path):
     manifest, said = prepare(folder_t, tmp_path)
     assert words_in(tmp_path / "data", "citeulike-t") == [
         "red fish chips for 60 000 cafés",
@@ -140,7 +138,7 @@ def test_texts_in_full_by_hand(folder_t: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_the_command_to_repeat(folder_t: Path, tmp_path: Path) -> None:
+def test_the_command_to_repeat(folder_t, tmp_path):
     manifest, _ = prepare(folder_t, tmp_path)
     assert (
         prepare_command("citeulike-t", manifest)
@@ -152,14 +150,14 @@ def test_the_command_to_repeat(folder_t: Path, tmp_path: Path) -> None:
         prepare(folder_t, tmp_path)
 
 
-def test_texts_beyond_every_library_are_counted(folder_t: Path, tmp_path: Path) -> None:
+def test_texts_beyond_every_library_are_counted(folder_t, tmp_path):
     (folder_t / "users.dat").write_text("2 0 1\n1 1\n")
     manifest, said = prepare(folder_t, tmp_path)
     assert manifest["statistics"]["items"] == 4
     assert "Warning: of 4 texts the last 2 are of articles in nobody's library." in said
 
 
-def test_word_pieces(folder: Path, tmp_path: Path) -> None:
+def test_word_pieces(folder, tmp_path):
     """Articles and tags as pieces, which the vocabulary of the tokenizer numbers."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "vocab.txt").write_text("\n".join(PIECES) + "\n")
@@ -173,9 +171,7 @@ def test_word_pieces(folder: Path, tmp_path: Path) -> None:
     assert dataset.manifest["tokenizer"]["name"] == "model"
 
 
-def test_only_a_changed_file_is_prepared_again(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_changed_file_is_prepared_again(folder, tmp_path, monkeypatch):
     first, _ = prepare(folder, tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(Options, "read", lambda *_: pytest.fail("parsed again"))
@@ -190,14 +186,14 @@ def test_only_a_changed_file_is_prepared_again(
     ]
 
 
-def test_links_given_twice_count_once_with_a_warning(folder: Path, tmp_path: Path) -> None:
+def test_links_given_twice_count_once_with_a_warning(folder, tmp_path):
     (folder / "users.dat").write_text("4 0 2 0 4\n1 2\n2 1 3\n")
     manifest, said = prepare(folder, tmp_path)
     assert manifest["statistics"]["links"] == 6
     assert any("1 links twice" in text for text in said)
 
 
-def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Path) -> None:
+def test_unpublished_files_are_refused_with_both_ids(folder, tmp_path):
     with pytest.raises(VerificationError) as caught:
         prepare(folder, tmp_path, allow_unverified=False)
     found = hashlib.sha1(b"blob 18\0" + (folder / "users.dat").read_bytes()).hexdigest()
@@ -238,9 +234,7 @@ def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Pat
         ("rawtext.dat", b"##0\nfish\n##1\n##2\n", "users.dat, line 3: item 3 is outside 0..2"),
     ],
 )
-def test_damaged_files_are_named_with_the_line(
-    folder: Path, folder_t: Path, tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
+def test_damaged_files_are_named_with_the_line(folder, folder_t, tmp_path, name, content, message):
     source: Path = folder
     options: dict[str, Any] = {"text": ("title", "abstract", "tags")}
     if not (folder / name).exists():
@@ -254,7 +248,7 @@ def test_damaged_files_are_named_with_the_line(
     assert kept == good["fingerprint"], "the previous data set is lost"
 
 
-def test_missing_files_and_folders(folder: Path, tmp_path: Path) -> None:
+def test_missing_files_and_folders(folder, tmp_path):
     (folder / "users.dat").unlink()
     with pytest.raises(DataError, match="users.dat is missing"):
         prepare(folder, tmp_path)
@@ -262,7 +256,7 @@ def test_missing_files_and_folders(folder: Path, tmp_path: Path) -> None:
         prepare(tmp_path / "nowhere", tmp_path)
 
 
-def test_invalid_bytes_are_replaced_only_on_request(tmp_path: Path) -> None:
+def test_invalid_bytes_are_replaced_only_on_request(tmp_path):
     path = tmp_path / "text"
     path.write_bytes(b"\xef\xbb\xbfone\n\xe9t\xe9\nthree \xff\n")
     with pytest.raises(DataError, match="line 2: byte 0xe9 is not valid UTF-8"):
@@ -272,7 +266,7 @@ def test_invalid_bytes_are_replaced_only_on_request(tmp_path: Path) -> None:
     assert numbers == [2, 3]
 
 
-def test_the_command(folder_t: Path, tmp_path: Path) -> None:
+def test_the_command(folder_t, tmp_path):
     place = ["--data-dir", tmp_path / "data"]
     words = ["prepare", "citeulike-t", *place, "--from"]
     check(invoke(*words, folder_t), 4, "is not the published file")
@@ -286,7 +280,7 @@ def test_the_command(folder_t: Path, tmp_path: Path) -> None:
 
 @given(st.lists(st.lists(st.integers(0, 30), max_size=6), min_size=1, max_size=8).filter(any))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_lists_come_back(tmp_path: Path, lists: list[list[int]]) -> None:
+def test_lists_come_back(tmp_path, lists):
     path = tmp_path / "lists.dat"
     path.write_text("".join(f"{len(row)} {' '.join(map(str, row))}\n" for row in lists))
     assert list(read_lists(path, 31, "item")) == lists
@@ -302,14 +296,14 @@ def test_lists_come_back(tmp_path: Path, lists: list[list[int]]) -> None:
     )
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_articles_come_back_whatever_they_hold(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
+def test_articles_come_back_whatever_they_hold(tmp_path, rows):
     path = tmp_path / "raw-data.csv"
     path.write_bytes(articles(rows).encode())
     columns = [read_articles(path, f"raw.{part}") for part in ("title", "abstract")]
     assert list(zip(*columns, strict=True)) == rows
 
 
-def test_splits_are_shares_of_the_items() -> None:
+def test_splits_are_shares_of_the_items():
     split = split_items(1000, SplitOptions())
     assert np.bincount(split).tolist() == [720, 80, 200]
     assert (split == split_items(1000, SplitOptions())).all()

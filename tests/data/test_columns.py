@@ -1,12 +1,9 @@
 """Columns of users' files, their names and values: guesses, numbers, times, odd values."""
 
-from __future__ import annotations
-
 import os
 from datetime import UTC, datetime
 from itertools import product
 from math import nan
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +17,7 @@ from ncfbench.data.values import times
 from ncfbench.errors import DataError, NcfbenchError, UsageError
 
 
-def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
+def test_times_and_ratings_of_any_type(tmp_path):
     """Nanoseconds beyond 2^53, zones, decimals; a list is refused by name."""
     ids = {"user": [1, 2, 3], "item": [1, 2, 3]}
     items = [{"id": n, "title": "w"} for n in (1, 2, 3)]
@@ -56,7 +53,7 @@ def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
             )
 
 
-def test_a_column_that_only_a_late_row_has(tmp_path: Path) -> None:
+def test_a_column_that_only_a_late_row_has(tmp_path):
     links = as_jsonl(
         tmp_path / "r.jsonl",
         [{"user": n, "item": 1} for n in range(150)] + [{"user": 1, "item": 1, "grade": 5}],
@@ -71,7 +68,7 @@ def test_a_column_that_only_a_late_row_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("id_", "message"), [("true", "line 1: id is true"), ("NaN", "")])
-def test_json_of_which_no_id_can_be_made(tmp_path: Path, id_: str, message: str) -> None:
+def test_json_of_which_no_id_can_be_made(tmp_path, id_, message):
     items = tmp_path / "m.jsonl"
     items.write_text(f'{{"id": {id_}, "title": "w"}}\n{{"id": 2, "title": "x"}}\n')
     links = [{"user": 1, "item": 2}]
@@ -83,7 +80,7 @@ def test_json_of_which_no_id_can_be_made(tmp_path: Path, id_: str, message: str)
         assert any("rows of m.jsonl without id: 1." in line for line in said)
 
 
-def test_tables_that_parquet_can_hold(tmp_path: Path) -> None:
+def test_tables_that_parquet_can_hold(tmp_path):
     links = [{"user": 1, "item": 1}]
     path = tmp_path / "m.parquet"
     invalid = pa.StringArray.from_buffers(
@@ -102,7 +99,7 @@ def test_tables_that_parquet_can_hold(tmp_path: Path) -> None:
             prepare(tmp_path, links, path)
 
 
-def test_a_pipe_is_refused(tmp_path: Path) -> None:
+def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "r.csv")
     with pytest.raises(DataError, match="is a pipe or a device"):
         prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv")
@@ -110,9 +107,7 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("threshold", "links"), [(0.7, 3), (0.9, 1), (0.3, 4), (0.1, 5)])
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64", "decimal", "text"])
-def test_a_threshold_has_the_type_of_the_ratings(
-    tmp_path: Path, kind: str, threshold: float, links: int
-) -> None:
+def test_a_threshold_has_the_type_of_the_ratings(tmp_path, kind, threshold, links):
     scores = pa.array([0.1, 0.3, 0.7, 0.7, 0.9])
     types = {"float16": pa.float16(), "float32": pa.float32(), "text": pa.string()}
     if kind == "decimal":
@@ -128,7 +123,7 @@ def test_a_threshold_has_the_type_of_the_ratings(
     assert len(dataset.users) == links
 
 
-def times_of(folder: Path, *values: object) -> np.ndarray:
+def times_of(folder, *values):
     path = as_csv(folder / "t.csv", [{"time": value} for value in values])
     return times(read_table(path)["time"])
 
@@ -145,7 +140,7 @@ def times_of(folder: Path, *values: object) -> np.ndarray:
         (["2019", "1999", "2003"], [1, 2, 0]),
     ],
 )
-def test_times_are_of_one_form(tmp_path: Path, values: list[str], order: list[int]) -> None:
+def test_times_are_of_one_form(tmp_path, values, order):
     found = times_of(tmp_path, *values)
     assert np.argsort(found[order], kind="stable").tolist() == list(range(len(order)))
 
@@ -184,14 +179,12 @@ def test_times_are_of_one_form(tmp_path: Path, values: list[str], order: list[in
         ([" 1600000000", 1600000000000], "line 3: .*milliseconds"),
     ],
 )
-def test_times_of_two_forms_name_both_rows(
-    tmp_path: Path, values: list[object], message: str
-) -> None:
+def test_times_of_two_forms_name_both_rows(tmp_path, values, message):
     with pytest.raises(DataError, match=message):
         times_of(tmp_path, *values)
 
 
-def test_numbers_of_a_named_column_may_have_any_form(tmp_path: Path) -> None:
+def test_numbers_of_a_named_column_may_have_any_form(tmp_path):
     """Sequence numbers, or milliseconds since some start; but two known forms are refused."""
     path = as_csv(tmp_path / "t.csv", [{"n": n} for n in (3, 2000, 5 * 10**12, 0)])
     assert times(read_table(path)["n"], is_named=True).tolist() == [3, 2000, 5e12, 0]
@@ -213,9 +206,7 @@ def test_numbers_of_a_named_column_may_have_any_form(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["last", "time", "newest-items"])
-def test_times_of_day_and_durations_are_no_times(
-    tmp_path: Path, values: pa.Array, what: str, kind: str
-) -> None:
+def test_times_of_day_and_durations_are_no_times(tmp_path, values, what, kind):
     table = pa.table({"user": [1, 2, 3], "item": [1, 2, 3], "timestamp": values})
     pq.write_table(table, tmp_path / "r.parquet")
     items = [{"id": n, "title": "w"} for n in (1, 2, 3)]
@@ -249,7 +240,7 @@ CLOCKS = {
 
 
 @pytest.mark.parametrize(("day", "clock"), [*product(DAYS, CLOCKS)])
-def test_a_date_and_a_time_of_day_are_a_time(tmp_path: Path, day: str, clock: str) -> None:
+def test_a_date_and_a_time_of_day_are_a_time(tmp_path, day, clock):
     """In every format that can hold both, in any order of the columns."""
     turn = [*product(DAYS, CLOCKS)].index((day, clock))
     names = ["date,time", "time,date", "date,hour", "timestamp,created_at"][turn // 2 % 4]
@@ -280,7 +271,7 @@ def test_a_date_and_a_time_of_day_are_a_time(tmp_path: Path, day: str, clock: st
         prepare(tmp_path, links, items, hold_out="last")
 
 
-def test_durations_since_midnight_are_asked_for(tmp_path: Path) -> None:
+def test_durations_since_midnight_are_asked_for(tmp_path):
     """MySQL's TIME becomes one; beside dates alone it is not left out unsaid."""
     seconds = [moment.hour * 3600 + moment.minute * 60 for moment in MOMENTS_UTC]
     columns = {
@@ -308,7 +299,7 @@ def test_durations_since_midnight_are_asked_for(tmp_path: Path) -> None:
         prepare(tmp_path, links, items, hold_out="last", time_column="date,time")
 
 
-def test_hours_of_the_day_are_times_of_day(tmp_path: Path) -> None:
+def test_hours_of_the_day_are_times_of_day(tmp_path):
     rows = [
         {"user": n % 3, "item": n, "hour": moment.hour, "date": f"{moment:%Y-%m-%d}"}
         for n, moment in enumerate(MOMENTS_UTC)
@@ -341,9 +332,7 @@ def test_hours_of_the_day_are_times_of_day(tmp_path: Path) -> None:
         ({"day": "2020-01-16", "time": "09:30"}, "time is a time of day, which does not say when"),
     ],
 )
-def test_what_orders_links_is_chosen_by_what_it_says(
-    tmp_path: Path, columns: dict[str, object], chosen: str
-) -> None:
+def test_what_orders_links_is_chosen_by_what_it_says(tmp_path, columns, chosen):
     links = [{"user": n, "item": n, **columns} for n in range(4)]
     items = [{"id": n, "title": "w"} for n in range(4)]
     if " " in chosen:
@@ -354,7 +343,7 @@ def test_what_orders_links_is_chosen_by_what_it_says(
         assert f"times {chosen}, every" in said[0]
 
 
-def test_invisible_characters_of_a_name_need_not_be_typed(tmp_path: Path) -> None:
+def test_invisible_characters_of_a_name_need_not_be_typed(tmp_path):
     links = [{"\u200ecustomer\u00ad": row["userId"], "movieId": row["movieId"]} for row in LINKS]
     _, said = prepare(tmp_path, links, user_column="customer")
     assert "user \u200ecustomer\u00ad, item movieId" in said[0]
@@ -363,7 +352,7 @@ def test_invisible_characters_of_a_name_need_not_be_typed(tmp_path: Path) -> Non
         prepare(tmp_path, twice, user_column="who")
 
 
-def test_a_name_with_a_comma_is_a_name(tmp_path: Path) -> None:
+def test_a_name_with_a_comma_is_a_name(tmp_path):
     links = [{"user": n, "item": n, "date,time": 1600000000 + n} for n in range(4)]
     items = [{"id": n, "title": "w"} for n in range(4)]
     options = {"hold_out": "newest-items", "time_column": "date,time"}
@@ -372,7 +361,7 @@ def test_a_name_with_a_comma_is_a_name(tmp_path: Path) -> None:
         prepare(tmp_path, links, items, hold_out="last", time_column="dat,time")
 
 
-def test_names_decide_between_columns(tmp_path: Path) -> None:
+def test_names_decide_between_columns(tmp_path):
     """However many rows fit: most brands are known, and few items; most links fit an ISBN."""
     links = [
         {"user": "AB"[n % 2], "user_id": n % 5, "item_id": n, "product": f"b{n % 5}"}
@@ -390,7 +379,7 @@ def test_names_decide_between_columns(tmp_path: Path) -> None:
         prepare(tmp_path, links, items)
 
 
-def test_the_id_of_a_row_is_no_item(tmp_path: Path) -> None:
+def test_the_id_of_a_row_is_no_item(tmp_path):
     """Though the items' column is given, and has its name."""
     links = [{"id": n, "user_id": n % 5, "item_id": n % 3} for n in range(20)]
     items = [{"id": n, "title": f"t{n}"} for n in range(12)]
@@ -432,9 +421,7 @@ def test_the_id_of_a_row_is_no_item(tmp_path: Path) -> None:
         ("userId,movieId", "movieId,title,words", {}, ""),
     ],
 )
-def test_columns_without_one_usual_name_are_asked_for(
-    tmp_path: Path, links: str, items: str, options: dict[str, str], message: str
-) -> None:
+def test_columns_without_one_usual_name_are_asked_for(tmp_path, links, items, options, message):
     """Every column holds the same numbers, in another order."""
     one, two = (
         [{name: (n * (3 + k)) % 7 for k, name in enumerate(header.split(","))} for n in range(7)]
@@ -479,9 +466,7 @@ def test_columns_without_one_usual_name_are_asked_for(
     ],
 )
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_columns_that_mark_links_are_pointed_at(
-    tmp_path: Path, values: list[object], count: int, missing: bool, form: str
-) -> None:
+def test_columns_that_mark_links_are_pointed_at(tmp_path, values, count, missing, form):
     """The advice does what it says, after the gaps are filled as it says."""
     marks = [values[n % len(values)] for n in range(len(LINKS))]
     rows = [row | {"clicked": mark} for row, mark in zip(LINKS, marks, strict=True)]
@@ -501,7 +486,7 @@ def test_columns_that_mark_links_are_pointed_at(
         assert not any("clicked of" in line for line in said)
 
 
-def test_a_column_that_cannot_be_read_marks_nothing(tmp_path: Path) -> None:
+def test_a_column_that_cannot_be_read_marks_nothing(tmp_path):
     """Unless it is used: here it holds objects."""
     links = as_jsonl(tmp_path / "r.jsonl", [row | {"more": {"a": 1}} for row in LINKS])
     _, said = prepare(tmp_path, links)

@@ -2,12 +2,8 @@
 of the same rows.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,14 +24,12 @@ from tables_of import (
 from ncfbench.data import store
 from ncfbench.data.ids import MISSING
 from ncfbench.data.words import tokenize
-from ncfbench.errors import DataError, NcfbenchError, UsageError
+from ncfbench.errors import DataError, UsageError
 
 
 @pytest.mark.parametrize("links", FORMATS)
 @pytest.mark.parametrize("items", ["csv", "jsonl", "parquet"])
-def test_every_format_gives_the_data_set_that_is_there(
-    tmp_path: Path, links: str, items: str
-) -> None:
+def test_every_format_gives_the_data_set_that_is_there(tmp_path, links, items):
     one = FORMATS[links](tmp_path / f"ratings.{links}", LINKS)
     two = FORMATS[items](tmp_path / f"movies.{items}", ITEMS)
     dataset, said = prepare(tmp_path, one, two)
@@ -58,7 +52,7 @@ def test_every_format_gives_the_data_set_that_is_there(
     assert dataset.manifest["statistics"]["training_links"] < 5
 
 
-def test_usual_names_and_string_ids_need_no_flags(tmp_path: Path) -> None:
+def test_usual_names_and_string_ids_need_no_flags(tmp_path):
     """A Parquet file with string ids and a gzipped JSON Lines file, from the command line."""
     links = as_parquet(
         tmp_path / "events.parquet",
@@ -78,7 +72,7 @@ def test_usual_names_and_string_ids_need_no_flags(tmp_path: Path) -> None:
     assert ids_of(dataset.user_ids) == ["u 0,x", "u 1,x", "u 2,x"]
 
 
-def test_the_order_of_links_does_not_matter(tmp_path: Path) -> None:
+def test_the_order_of_links_does_not_matter(tmp_path):
     first, _ = prepare(tmp_path)
     again, said = prepare(tmp_path)
     assert "Already prepared with these options and files" in said[-1]
@@ -87,7 +81,7 @@ def test_the_order_of_links_does_not_matter(tmp_path: Path) -> None:
     assert other.manifest["removed"]["duplicate_links"] == 2
 
 
-def test_ratings_with_a_threshold(tmp_path: Path) -> None:
+def test_ratings_with_a_threshold(tmp_path):
     dataset, said = prepare(tmp_path, rating_threshold=4, test_fraction=0.0)
     assert named_links(dataset) == [("7", "30"), ("7", "5"), ("9", "30")]
     assert dataset.manifest["options"]["rating_threshold"] == 4
@@ -104,7 +98,7 @@ def test_ratings_with_a_threshold(tmp_path: Path) -> None:
         ([f"2019-11-{day} 05:53:12" for day in (25, 10, 12, 13, 14, 30)], "jsonl"),
     ],
 )
-def test_the_newest_items_are_held_out(tmp_path: Path, times: list[Any], form: str) -> None:
+def test_the_newest_items_are_held_out(tmp_path, times, form):
     """First links: item 5 at 10, item 100 at 30, item 30 at 45 (not 50)."""
     rows = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
     links = FORMATS[form](tmp_path / f"r.{form}", rows)
@@ -114,7 +108,7 @@ def test_the_newest_items_are_held_out(tmp_path: Path, times: list[Any], form: s
     assert found == {"5": 0, "100": 1, "30": 2}
 
 
-def test_a_given_split_is_used(tmp_path: Path) -> None:
+def test_a_given_split_is_used(tmp_path):
     marks = ["Train", " dev", "test", "train"]
     items = [row | {"split": mark} for row, mark in zip(ITEMS, marks, strict=True)]
     dataset, said = prepare(tmp_path, LINKS, items)
@@ -136,9 +130,7 @@ def test_a_given_split_is_used(tmp_path: Path) -> None:
         ("Split", ["train", "test", "", "train"], 5),
     ],
 )
-def test_other_columns_are_no_split(
-    tmp_path: Path, name: str, marks: list[object], row: int
-) -> None:
+def test_other_columns_are_no_split(tmp_path, name, marks, row):
     """Items are held out as without it; a column called split that is none is told, and refused by
     row where it is asked for.
     """
@@ -156,7 +148,7 @@ def test_other_columns_are_no_split(
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_tokens_that_are_already_made(tmp_path: Path, form: str) -> None:
+def test_tokens_that_are_already_made(tmp_path, form):
     """Those of a list are taken as they are; those of a text end at spaces."""
     rows = [
         {"id": 5, "tokens": ["New York", "", " A.B", None]},
@@ -200,9 +192,7 @@ def test_tokens_that_are_already_made(tmp_path: Path, form: str) -> None:
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
 )
-def test_any_ids_and_texts_come_back(
-    tmp_path: Path, ids: list[str], texts: list[str], form: str
-) -> None:
+def test_any_ids_and_texts_come_back(tmp_path, ids, texts, form):
     links = FORMATS[form](tmp_path / f"r.{form}", [{"user": id_, "item": id_} for id_ in ids])
     items = FORMATS[form](
         tmp_path / f"m.{form}",
@@ -233,9 +223,7 @@ def test_any_ids_and_texts_come_back(
         ({"min_count": 99}, DataError, "No word is left"),
     ],
 )
-def test_impossible_choices(
-    tmp_path: Path, options: dict[str, Any], error: type[NcfbenchError], message: str
-) -> None:
+def test_impossible_choices(tmp_path, options, error, message):
     with pytest.raises(error, match=message):
         prepare(tmp_path, **options)
     assert not list(tmp_path.glob("data/x/manifest.json"))

@@ -2,13 +2,10 @@
 the file; nothing else happens.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import zlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from damage import CASES, DAMAGES, HARMLESS, MOST_BYTES
@@ -41,13 +38,13 @@ STATED = {
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(monkeypatch):
     """Short lines count as long."""
     for module in ("files", "csv_rows"):
         monkeypatch.setattr(f"ncfbench.data.{module}.MOST_BYTES", MOST_BYTES)
 
 
-def prepared(source: str, options: Any, data: Path) -> tuple[NcfbenchError | None, str]:
+def prepared(source, options, data):
     """The error that refuses the files, if one does, and the messages before."""
     said: list[str] = []
     try:
@@ -58,7 +55,7 @@ def prepared(source: str, options: Any, data: Path) -> tuple[NcfbenchError | Non
 
 
 @pytest.mark.parametrize("source", CASES)
-def test_undamaged_files_are_prepared(tmp_path: Path, source: str) -> None:
+def test_undamaged_files_are_prepared(tmp_path, source):
     error, _ = prepared(source, CASES[source].write(tmp_path / "files"), tmp_path / "data")
     assert error is None
     assert store.load(tmp_path / "data", "x").graph.n_links > 3
@@ -66,7 +63,7 @@ def test_undamaged_files_are_prepared(tmp_path: Path, source: str) -> None:
 
 @pytest.mark.long_cases(LIKE_OTHERS)
 @pytest.mark.parametrize(("source", "name"), FILES)
-def test_damaged_files(tmp_path: Path, source: str, name: str) -> None:
+def test_damaged_files(tmp_path, source, name):
     """All damages of one file."""
     options = CASES[source].write(tmp_path / "files")
     prepared(source, options, tmp_path / "good")
@@ -109,14 +106,12 @@ def test_damaged_files(tmp_path: Path, source: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "name"), FILES)
-def test_files_that_cannot_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str
-) -> None:
+def test_files_that_cannot_be_read(tmp_path, monkeypatch, source, name):
     """Permission is denied, or a folder has the name; both are errors, whoever runs this."""
     options = CASES[source].write(tmp_path / "files")
     refused, opened = tmp_path / "files" / name, Path.open
 
-    def denied(path: Path, *arguments: object, **more: object) -> object:
+    def denied(path, *arguments, **more):
         if path == refused:
             raise PermissionError(13, "Permission denied", str(path))
         return opened(path, *arguments, **more)  # type: ignore[call-overload]

@@ -1,9 +1,5 @@
 """Dense features of users' own data: their numbers by definition; faults name their row."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,14 +8,13 @@ from hypothesis.extra import numpy as arrays
 from tables_of import ITEMS, LINKS, ids_of, prepare
 
 from ncfbench.data.features import standardise
-from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError
 
 VALUES = {100: [1.0, -2.0, 5.0], 5: [3.0, 0.5, 5.0], 30: [2.0, 7.0, 5.0], 8: [9.0, 9.0, 5.0]}
 """By item, in the order of the items' file. The last one is the same for all."""
 
 
-def expected(dataset: Dataset) -> np.ndarray:
+def expected(dataset):
     """Standardised over training items, in plain NumPy."""
     rows = np.array([VALUES[int(id_)] for id_ in ids_of(dataset.item_ids)])
     fitted = rows[dataset.split == 0]
@@ -28,7 +23,7 @@ def expected(dataset: Dataset) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16, np.int64])
-def test_features_by_definition(tmp_path: Path, kind: type[np.number]) -> None:
+def test_features_by_definition(tmp_path, kind):
     np.save(tmp_path / "f.npy", np.array(list(VALUES.values())).astype(kind))
     dataset, said = prepare(tmp_path, item_features=tmp_path / "f.npy")
     assert dataset.item_features is not None
@@ -39,7 +34,7 @@ def test_features_by_definition(tmp_path: Path, kind: type[np.number]) -> None:
     assert dataset.manifest["statistics"]["item_features"] == 3
 
 
-def test_features_are_part_of_the_fingerprint(tmp_path: Path) -> None:
+def test_features_are_part_of_the_fingerprint(tmp_path):
     plain, _ = prepare(tmp_path)
     assert "item_features" not in plain.manifest["options"]
     prints = {plain.fingerprint}
@@ -49,7 +44,7 @@ def test_features_are_part_of_the_fingerprint(tmp_path: Path) -> None:
     assert len(prints) == 3
 
 
-def test_items_may_have_no_text(tmp_path: Path) -> None:
+def test_items_may_have_no_text(tmp_path):
     items = [{"movieId": item["movieId"]} for item in ITEMS]
     np.save(tmp_path / "f.npy", np.array(list(VALUES.values())))
     dataset, said = prepare(tmp_path, LINKS, items, item_features=tmp_path / "f.npy")
@@ -60,7 +55,7 @@ def test_items_may_have_no_text(tmp_path: Path) -> None:
         prepare(tmp_path, LINKS, items)
 
 
-def test_a_wrong_array_is_refused(tmp_path: Path) -> None:
+def test_a_wrong_array_is_refused(tmp_path):
     path = tmp_path / "f.npy"
     broken = np.array(list(VALUES.values()))
     broken[2, 1] = 1e39
@@ -90,7 +85,7 @@ def test_a_wrong_array_is_refused(tmp_path: Path) -> None:
     ),
     st.sampled_from([1.0, 3e34]),
 )
-def test_standardised_by_definition(features: np.ndarray, scale: float) -> None:
+def test_standardised_by_definition(features, scale):
     """Also where the squares exceed float32."""
     features *= np.float32(scale)
     fitted = np.arange(len(features)) % 3 != 1
@@ -103,7 +98,7 @@ def test_standardised_by_definition(features: np.ndarray, scale: float) -> None:
     np.testing.assert_allclose(found, scaled, rtol=1e-4, atol=1e-4)
 
 
-def test_large_numbers_keep_their_differences(tmp_path: Path) -> None:
+def test_large_numbers_keep_their_differences(tmp_path):
     """Seconds since 1970 are the same to float32, where they differ by a minute."""
     seconds = np.array([1_570_000_000 + 20 * n for n in (3, 1, 2, 0)])
     np.save(tmp_path / "f.npy", seconds[:, None])
@@ -120,9 +115,7 @@ def test_large_numbers_keep_their_differences(tmp_path: Path) -> None:
     st.integers(0, 40),
     st.integers(2, 30),
 )
-def test_features_that_differ_are_not_constant(
-    kind: type[np.floating], mean: float, steps: int, n_rows: int
-) -> None:
+def test_features_that_differ_are_not_constant(kind, mean, steps, n_rows):
     """Two numbers of a type that are some steps of its apart, in turn, become -1 and 1."""
     low = kind(mean)
     high = kind(low + steps * np.spacing(low))
@@ -135,7 +128,7 @@ def test_features_that_differ_are_not_constant(
         np.testing.assert_allclose(found[:, 0], np.resize([-1.0, 1.0], 2 * n_rows), rtol=0.05)
 
 
-def test_constant_columns_of_many_rows_are_constant() -> None:
+def test_constant_columns_of_many_rows_are_constant():
     """Sums of 1.6e9 over many rows are rounded; their mean must not be."""
     features = np.full((100_000, 2), 1_600_000_000.1)
     features[:, 1] += np.arange(100_000) % 2

@@ -1,8 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Collection
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,22 +12,20 @@ WAYS = {"by bits": 10**6, "by scanning": 0}
 """Cells per link up to which bits are used."""
 
 
-def graph_of(links: Collection[tuple[int, int]], n_users: int, n_items: int) -> BipartiteGraph:
+def graph_of(links, n_users, n_items):
     users, items = (np.array(ends) for ends in zip(*links, strict=True))
     return BipartiteGraph.from_links(users, items, n_users, n_items)
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[BipartiteGraph, Links]:
+def graphs(draw):
     n_users, n_items = draw(st.integers(1, 9)), draw(st.integers(1, 9))
     pairs = st.tuples(st.integers(0, n_users - 1), st.integers(0, n_items - 1))
     links = draw(st.sets(pairs, min_size=1))
     return graph_of(draw(st.permutations(sorted(links))), n_users, n_items), links
 
 
-def check_block(
-    graph: BipartiteGraph, links: Links, users: list[int], items: list[int], cells_per_link: int
-) -> None:
+def check_block(graph, links, users, items, cells_per_link):
     """Look a block up twice with the same tables, and once with new ones."""
     expected = [(i, j) for i, u in enumerate(users) for j, v in enumerate(items) if (u, v) in links]
     kept = LookupTables(graph)
@@ -46,7 +39,7 @@ def check_block(
 
 
 @given(graphs())
-def test_both_directions_hold_exactly_the_links(case: tuple[BipartiteGraph, Links]) -> None:
+def test_both_directions_hold_exactly_the_links(case):
     graph, links = case
     assert list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True)) == sorted(
         links
@@ -63,9 +56,7 @@ def test_both_directions_hold_exactly_the_links(case: tuple[BipartiteGraph, Link
 
 
 @given(graphs(), st.data())
-def test_linked_pairs_agree_with_the_set_of_links(
-    case: tuple[BipartiteGraph, Links], data: st.DataObject
-) -> None:
+def test_linked_pairs_agree_with_the_set_of_links(case, data):
     graph, links = case
     users = data.draw(st.lists(st.integers(0, graph.n_users - 1), min_size=1, max_size=8))
     items = sorted(data.draw(st.sets(st.integers(0, graph.n_items - 1), min_size=1)))
@@ -82,7 +73,7 @@ def test_linked_pairs_agree_with_the_set_of_links(
             check_block(without_bits, links, users, items, 0)
 
 
-def test_linked_block_scans_either_side() -> None:
+def test_linked_block_scans_either_side():
     """A hub on one side, then on the other, and ids far apart, so that each is scanned in its
     turn.
     """
@@ -101,7 +92,7 @@ def test_linked_block_scans_either_side() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("n_users", "n_items"), [(1, 1), (8, 3), (9, 200), (100, 17)])
-def test_a_block_with_repeated_users(n_users: int, n_items: int, way: str) -> None:
+def test_a_block_with_repeated_users(n_users, n_items, way):
     rng = np.random.default_rng(n_users)
     users, items = rng.integers(0, n_users, 400).tolist(), rng.integers(0, n_items, 400).tolist()
     links = set(zip(users, items, strict=True))
@@ -112,7 +103,7 @@ def test_a_block_with_repeated_users(n_users: int, n_items: int, way: str) -> No
 
 
 @given(st.lists(st.integers(0, 5), max_size=40))
-def test_grouping_keeps_the_order_of_equal_keys(keys: list[int]) -> None:
+def test_grouping_keeps_the_order_of_equal_keys(keys):
     values = np.random.default_rng(len(keys)).permutation(len(keys)).astype(np.int32)
     found, offsets = grouped(values, np.array(keys, np.int32), 7)
     assert (found.dtype, offsets.dtype) == (np.int32, np.int64)
@@ -125,7 +116,7 @@ def test_grouping_keeps_the_order_of_equal_keys(keys: list[int]) -> None:
 @given(
     st.lists(st.integers(0, 199), min_size=1, max_size=30), st.sets(st.integers(0, 199), min_size=1)
 )
-def test_an_id_index_finds_what_a_search_finds(values: list[int], ids: set[int]) -> None:
+def test_an_id_index_finds_what_a_search_finds(values, ids):
     index = IdIndex(200)
     for _ in range(2):
         distinct, position = index.distinct(np.array(values, np.int32))
@@ -151,14 +142,14 @@ def test_an_id_index_finds_what_a_search_finds(values: list[int], ids: set[int])
         (["a", "b"], [0, 1], "For names: names, ids = numpy.unique"),
     ],
 )
-def test_impossible_links_are_refused(users: list[Any], items: list[Any], message: str) -> None:
+def test_impossible_links_are_refused(users, items, message):
     """Lists, as a user may give them."""
     with pytest.raises(DataError, match=message):
         BipartiteGraph.from_links(users, items, 2, 3)
 
 
 @pytest.mark.parametrize("what", ["links", "users", "items"])
-def test_a_graph_beyond_int32_is_refused(what: str) -> None:
+def test_a_graph_beyond_int32_is_refused(what):
     sizes = {"links": 1, "users": 1, "items": 1} | {what: 2**31}
     ends = np.broadcast_to(np.int32(0), (sizes["links"],))
     with pytest.raises(DataError, match=f"2,147,483,648 {what}: more than 2,147,483,647 are not"):

@@ -1,12 +1,9 @@
 """Hold-outs against rules written again in plain Python, for every source."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections import defaultdict
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import mind_files
@@ -18,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables_of import ITEMS, LINKS, named, prepare
 
-from ncfbench.data.content import SPLITS, Split, cautions
-from ncfbench.data.hold_out import HeldOut, Links, Moments, advise_hold_out, hold_out
+from ncfbench.data.content import SPLITS, cautions
+from ncfbench.data.hold_out import Links, Moments, advise_hold_out, hold_out
 from ncfbench.data.options import HOLD_OUTS, SplitOptions, TimedOptions
-from ncfbench.data.store import Dataset, prepare_dataset
+from ncfbench.data.store import prepare_dataset
 from ncfbench.errors import DataError, NcfbenchError, UsageError
 from ncfbench.floors.pipeline import floor
 from ncfbench.runs.quality import require_validation_links
@@ -34,14 +31,14 @@ ROWS = st.lists(
 FRACTIONS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9])
 
 
-def held_out_of(rows: list[Row], **options: Any) -> HeldOut:
+def held_out_of(rows, **options):
     users, items, times = np.array(rows, np.int32).T
     moments = Moments(times.astype(float), np.arange(len(rows)))
     chosen = TimedOptions(**options)
     return hold_out(chosen, Links(users, items, moments).distinct()[0], (6, 7))
 
 
-def by_split(found: HeldOut) -> dict[str, set[tuple[int, int]]]:
+def by_split(found):
     assert found.held_out is not None
     pairs = list(zip(found.users.tolist(), found.items.tolist(), strict=True))
     return {
@@ -50,7 +47,7 @@ def by_split(found: HeldOut) -> dict[str, set[tuple[int, int]]]:
     }
 
 
-def first_times(rows: list[Row]) -> dict[tuple[int, int], tuple[int, int]]:
+def first_times(rows):
     """The first time of each link, and its row."""
     found: dict[tuple[int, int], tuple[int, int]] = {}
     for row, (user, item, time) in enumerate(rows):
@@ -59,7 +56,7 @@ def first_times(rows: list[Row]) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 @given(ROWS, FRACTIONS, FRACTIONS)
-def test_a_share_of_each_users_links(rows: list[Row], test: float, validation: float) -> None:
+def test_a_share_of_each_users_links(rows, test, validation):
     options = {"hold_out": "links", "test_fraction": test, "validation_fraction": validation}
     found = by_split(held_out_of(rows, **options))
     again = by_split(held_out_of(rows[::-1], **options))
@@ -76,7 +73,7 @@ def test_a_share_of_each_users_links(rows: list[Row], test: float, validation: f
 
 
 @given(ROWS, st.booleans())
-def test_the_newest_link_of_each_user(rows: list[Row], has_validation: bool) -> None:
+def test_the_newest_link_of_each_user(rows, has_validation):
     """The order of a user's links is that of time, then of rows."""
     options = {"hold_out": "last", "validation_fraction": 0.1 * has_validation}
     times = first_times(rows)
@@ -103,7 +100,7 @@ def test_the_newest_link_of_each_user(rows: list[Row], has_validation: bool) -> 
 
 
 @given(ROWS, FRACTIONS, FRACTIONS)
-def test_all_links_from_a_time_on(rows: list[Row], test: float, validation: float) -> None:
+def test_all_links_from_a_time_on(rows, test, validation):
     times = {pair: time for pair, (time, _) in first_times(rows).items()}
     options = {"hold_out": "time", "test_fraction": test, "validation_fraction": validation}
     try:
@@ -131,7 +128,7 @@ def test_all_links_from_a_time_on(rows: list[Row], test: float, validation: floa
 
 
 @given(ROWS, st.sampled_from(["links", "last", "time"]))
-def test_new_items_have_no_training_link(rows: list[Row], kind: str) -> None:
+def test_new_items_have_no_training_link(rows, kind):
     try:
         found = held_out_of(rows, hold_out=kind)
     except UsageError:
@@ -144,13 +141,13 @@ def test_new_items_have_no_training_link(rows: list[Row], kind: str) -> None:
         assert found.split[item] == expected
 
 
-def test_links_that_are_given_twice_count_the_first_time() -> None:
+def test_links_that_are_given_twice_count_the_first_time():
     rows = [(0, 0, 1), (0, 1, 2), (0, 2, 3), (0, 0, 9)]
     found = by_split(held_out_of(rows, hold_out="last", validation_fraction=0.0))
     assert found["test"] == {(0, 2)}
 
 
-def test_links_of_new_users_are_left_out() -> None:
+def test_links_of_new_users_are_left_out():
     rows = [(0, 0, 1), (0, 1, 2), (1, 0, 3), (1, 2, 4), (0, 2, 5), (2, 3, 5)]
     options = {"hold_out": "time", "test_fraction": 0.5, "validation_fraction": 0.0}
     found = held_out_of(rows, **options)
@@ -159,7 +156,7 @@ def test_links_of_new_users_are_left_out() -> None:
     assert found.split.tolist() == [0, 0, 2, 0, 0, 0, 0], "the link of item 3 is left out"
 
 
-def custom(folder: Path, times: list[Any], **options: Any) -> tuple[Dataset, list[str]]:
+def custom(folder, times, **options):
     rows = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
     items = [*ITEMS, {"movieId": 77, "title": "Newest", "genres": ""}]
     return prepare(folder, rows, items, time_column="timestamp", **options)
@@ -175,7 +172,7 @@ TIMES: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("form", TIMES)
-def test_times_of_any_form(tmp_path: Path, form: str) -> None:
+def test_times_of_any_form(tmp_path, form):
     dataset, said = custom(tmp_path, TIMES[form], hold_out="time", test_fraction=0.5)
     assert named(dataset, *dataset.links("test")) == [("10", "77"), ("7", "30"), ("9", "30")]
     assert named(dataset, *dataset.links("train")) == [("10", "5"), ("7", "5"), ("9", "100")]
@@ -197,16 +194,14 @@ def test_times_of_any_form(tmp_path: Path, form: str) -> None:
         ([1, 2, 3, 4, 5, ""], "line 7: timestamp '' is not a time"),
     ],
 )
-def test_times_that_part_nothing_are_refused(
-    tmp_path: Path, times: list[Any], message: str
-) -> None:
+def test_times_that_part_nothing_are_refused(tmp_path, times, message):
     with pytest.raises(NcfbenchError, match=message):
         custom(tmp_path, times, hold_out="time")
     assert not list(tmp_path.glob("data/*/*.json"))
 
 
 @pytest.mark.parametrize("kind", ["newest-items", "last", "time"])
-def test_hold_outs_by_time_need_times(tmp_path: Path, kind: str) -> None:
+def test_hold_outs_by_time_need_times(tmp_path, kind):
     rows = [{name: row[name] for name in ("userId", "movieId")} for row in LINKS]
     message = f"--hold-out {kind} needs a column of times, .* Its columns: userId, movieId"
     with pytest.raises(UsageError, match=message):
@@ -215,7 +210,7 @@ def test_hold_outs_by_time_need_times(tmp_path: Path, kind: str) -> None:
         SplitOptions(hold_out=kind)
 
 
-def test_few_and_tied_links_are_told(tmp_path: Path) -> None:
+def test_few_and_tied_links_are_told(tmp_path):
     dataset, _ = custom(tmp_path, [5, 1, 5, 1, 2, 2], hold_out="last", validation_fraction=0.1)
     said = " ".join(cautions(dataset.manifest))
     assert "3 of 3 users have too few links to hold one out: all theirs are trained on" in said
@@ -235,9 +230,7 @@ def test_few_and_tied_links_are_told(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["last", "newest-items"])
-def test_times_that_rounding_made_equal_are_told(
-    tmp_path: Path, times: Any, tied: dict[str, int], kind: str
-) -> None:
+def test_times_that_rounding_made_equal_are_told(tmp_path, times, tied, kind):
     """Seconds of float32, and milliseconds as a spreadsheet shows them."""
     columns = {name: [row[name] for row in LINKS] for name in ("userId", "movieId")}
     pq.write_table(pa.table(columns | {"timestamp": times}), tmp_path / "r.parquet")
@@ -250,7 +243,7 @@ def test_times_that_rounding_made_equal_are_told(
 
 
 @pytest.mark.parametrize("kind", HOLD_OUTS)
-def test_mind_has_times(tmp_path: Path, kind: str) -> None:
+def test_mind_has_times(tmp_path, kind):
     lines = [
         line.replace("11/12/2019 2:14:46 PM", f"11/{day}/2019 {day}:14:46 AM")
         for line, day in zip(mind_files.BEHAVIORS, (12, 9, 11, 1, 2), strict=True)
@@ -278,7 +271,7 @@ FROZEN = {
 
 
 @pytest.mark.parametrize("kind", FROZEN)
-def test_data_prepared_before_keep_their_fingerprint(tmp_path: Path, kind: str | None) -> None:
+def test_data_prepared_before_keep_their_fingerprint(tmp_path, kind):
     marks = ["Train", "dev", "test", "train"]
     items = [row | {"split": mark} for row, mark in zip(ITEMS, marks, strict=True)]
     dataset, _ = prepare(
@@ -297,19 +290,19 @@ def test_data_prepared_before_keep_their_fingerprint(tmp_path: Path, kind: str |
     assert not list(tmp_path.rglob("held_out.npy"))
 
 
-def test_synthetic_data_keep_their_fingerprint(tmp_path: Path) -> None:
+def test_synthetic_data_keep_their_fingerprint(tmp_path):
     sizes = {"users": 50, "items": 80, "links": 500}
     dataset = prepare_dataset("synthetic", data_dir=tmp_path, **sizes, say=lambda text: None)
     assert dataset.fingerprint.startswith("0abfb864e5fa6a6cbe2053af8e78c2ac")
 
 
-def test_nothing_to_train_on_is_refused() -> None:
+def test_nothing_to_train_on_is_refused():
     with pytest.raises(DataError, match="nothing to train on"):
         one = Links(np.zeros(1, np.int32), np.zeros(1, np.int32))
         hold_out(SplitOptions(), one, (1, 2), split=np.array([2, 0], np.uint8))
 
 
-def given_by(advice: str) -> dict[str, Any]:
+def given_by(advice):
     """The options that an advice names."""
     flags = shlex.split(advice.rpartition("Prepare it again with ")[2].removesuffix("."))
     pairs = zip(flags[::2], flags[1::2], strict=True)
@@ -325,9 +318,7 @@ def given_by(advice: str) -> dict[str, Any]:
     FRACTIONS,
     st.sampled_from(["validation", "test"]),
 )
-def test_advice_on_hold_outs_helps(
-    kind: str, degrees: list[int], n_items: int, test: float, validation: float, split: Split
-) -> None:
+def test_advice_on_hold_outs_helps(kind, degrees, n_items, test, validation, split):
     """It is followed, if it is needed: then the split has links or items, or nothing could help."""
     n_items = max(n_items, *degrees)
     rows = [(u, (u + i) % n_items, i) for u, n in enumerate(degrees) for i in range(n)]
@@ -336,7 +327,7 @@ def test_advice_on_hold_outs_helps(
     links = Links(users, items, Moments(times, np.arange(len(rows)))).distinct()[0]
     size, number = (len(degrees), n_items), SPLITS.index(split)
 
-    def numbers(**options: Any) -> set[int]:
+    def numbers(**options):
         found = hold_out(TimedOptions(**options), links, size)
         return {*(found.split if found.held_out is None else found.held_out).tolist()}
 
@@ -357,7 +348,7 @@ def test_advice_on_hold_outs_helps(
         assert number in numbers(**followed)
 
 
-def test_advice_names_what_is_short(tmp_path: Path) -> None:
+def test_advice_names_what_is_short(tmp_path):
     """With two links a user none has one for validation and one for the test beside training."""
     two, three = (np.full(60, n) for n in (2, 3))
     usual = {"test_fraction": 0.2, "validation_fraction": 0.1}
@@ -386,7 +377,7 @@ def test_advice_names_what_is_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["links", "last", "items"])
-def test_advice_of_commands_is_followed(tmp_path: Path, kind: str) -> None:
+def test_advice_of_commands_is_followed(tmp_path, kind):
     """By those that rank the test, and those that choose by validation."""
     rows = [{"user": n % 20, "item": n, "time": 1600000000 + n} for n in range(40)]
     items = [{"id": n, "title": "w"} for n in range(40)]

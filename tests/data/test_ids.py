@@ -1,13 +1,10 @@
 """Ids mean the same in every format, and what is no id is left out and counted."""
 
-from __future__ import annotations
-
 import json
 import re
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,24 +20,24 @@ from ncfbench.errors import DataError
 ITEMS = [{"id": n, "title": f"t{n}"} for n in (1, 2, 3)]
 
 
-def users_of(folder: Path, links: Path) -> tuple[list[str], list[str]]:
+def users_of(folder, links):
     """The ids of users, in their order, and the messages."""
     dataset, said = prepare(folder, links, ITEMS, test_fraction=0.0)
     return ids_of(dataset.user_ids), said
 
 
-def csv_of(folder: Path, users: list[Any]) -> Path:
+def csv_of(folder, users):
     return as_csv(folder / "r.csv", [{"user": user, "item": 1} for user in users])
 
 
-def jsonl_of(folder: Path, users: list[str]) -> Path:
+def jsonl_of(folder, users):
     """Each user is JSON as it stands."""
     path = folder / "r.jsonl"
     path.write_text("".join(f'{{"user": {user}, "item": 1}}\n' for user in users))
     return path
 
 
-def parquet_of(folder: Path, users: pa.Array) -> Path:
+def parquet_of(folder, users):
     pq.write_table(pa.table({"user": users, "item": [1] * len(users)}), folder / "r.parquet")
     return folder / "r.parquet"
 
@@ -72,7 +69,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "dictionary"])
 @pytest.mark.parametrize("name", TEXTS)
-def test_ids_that_are_text(tmp_path: Path, name: str, form: str) -> None:
+def test_ids_that_are_text(tmp_path, name, form):
     given, expected = TEXTS[name]
     if form == "csv":
         links = csv_of(tmp_path, given)
@@ -100,7 +97,7 @@ FLOATS = [
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
 @pytest.mark.parametrize("spelled", FLOATS)
-def test_long_floats_are_no_ids(tmp_path: Path, spelled: str, form: str) -> None:
+def test_long_floats_are_no_ids(tmp_path, spelled, form):
     """Of users and of items, among others of any kind; the row is named, and what to do."""
     for users, items in ((["5", "Ann", spelled], [1, 2, 3]), ([5, 6, 7], ["1", "x", spelled])):
         pairs = zip(users, items, strict=True)
@@ -113,13 +110,13 @@ def test_long_floats_are_no_ids(tmp_path: Path, spelled: str, form: str) -> None
 
 
 @pytest.mark.parametrize("number", ["1e18", "1.58292E18", "1582920000000000001.0", "-2e30"])
-def test_long_floats_of_json_are_no_ids(tmp_path: Path, number: str) -> None:
+def test_long_floats_of_json_are_no_ids(tmp_path, number):
     with pytest.raises(DataError, match=r"r.jsonl, line 2: user .* Export the ids as text"):
         users_of(tmp_path, jsonl_of(tmp_path, ["1582920000000000001", number]))
 
 
 @given(st.integers(1, 2**70), st.sampled_from(["{}.0", "{:.1f}", "{:e}", "{:.17E}", "{!r}"]))
-def test_floats_are_ids_below_two_to_the_53(number: int, spelling: str) -> None:
+def test_floats_are_ids_below_two_to_the_53(number, spelling):
     """The value that is written decides, whatever number it was made of."""
     text = spelling.format(float(number) if spelling != "{}.0" else number)
     value = Fraction(text)
@@ -132,7 +129,7 @@ def test_floats_are_ids_below_two_to_the_53(number: int, spelling: str) -> None:
         assert encode(column).names.to_pylist() == [text]
 
 
-def test_numbers_that_a_spreadsheet_rounded_are_told(tmp_path: Path) -> None:
+def test_numbers_that_a_spreadsheet_rounded_are_told(tmp_path):
     """Fifteen digits and zeros, or an exponent below 2^53: they may be right."""
     for users in (["1582917533873850000", "1582917533873860000"], ["1.58292E+14", "158293"]):
         found, said = users_of(tmp_path, csv_of(tmp_path, users))
@@ -161,9 +158,7 @@ def test_numbers_that_a_spreadsheet_rounded_are_told(tmp_path: Path) -> None:
         (pa.array([Decimal("5.00"), Decimal("1.50")]), "row 2: user 1.50 is not a whole number"),
     ],
 )
-def test_ids_that_parquet_can_hold(
-    tmp_path: Path, users: pa.Array, expected: list[str] | str
-) -> None:
+def test_ids_that_parquet_can_hold(tmp_path, users, expected):
     links = parquet_of(tmp_path, users)
     if isinstance(expected, list):
         assert users_of(tmp_path, links)[0] == expected
@@ -184,14 +179,12 @@ def test_ids_that_parquet_can_hold(
         (["5.0", '"x"'], ["5", "x"]),
     ],
 )
-def test_ids_that_json_can_hold(
-    tmp_path: Path, users: list[str], expected: list[str] | None
-) -> None:
+def test_ids_that_json_can_hold(tmp_path, users, expected):
     found, _ = users_of(tmp_path, jsonl_of(tmp_path, users))
     assert found == (users if expected is None else expected)
 
 
-def test_links_and_items_are_read_by_one_rule(tmp_path: Path) -> None:
+def test_links_and_items_are_read_by_one_rule(tmp_path):
     """A column of versions keeps its points, though the other file's alone would be numbers."""
     items = [{"id": id_, "title": "t"} for id_ in ("1.0", "1.10", "2")]
     links = [{"user": 1, "item": item} for item in ("1.0", "2")]
@@ -203,7 +196,7 @@ def test_links_and_items_are_read_by_one_rule(tmp_path: Path) -> None:
     assert named_links(dataset) == [("1", "1"), ("1", "2")]
 
 
-def test_two_spellings_among_names_are_told(tmp_path: Path) -> None:
+def test_two_spellings_among_names_are_told(tmp_path):
     found, said = users_of(tmp_path, csv_of(tmp_path, ["5", "5.0", "Ann"]))
     assert sorted(found) == ["5", "5.0", "Ann"]
     (warning,) = (line for line in said if "spelled in two ways" in line)
@@ -212,7 +205,7 @@ def test_two_spellings_among_names_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_missing_ids_are_left_out_and_counted(tmp_path: Path, form: str) -> None:
+def test_missing_ids_are_left_out_and_counted(tmp_path, form):
     spellings = [
         "NA", "N/A", "NULL", "null", "nan", "NaN", "None", "none", "\\N", "<NA>", "", "  ",
         "Null", "NONE", "NAN", "#N/A N/A", "-1.#IND", "(null)", "undefined",
@@ -228,14 +221,14 @@ def test_missing_ids_are_left_out_and_counted(tmp_path: Path, form: str) -> None
     assert "\\N (1 rows)" in warning
 
 
-def test_texts_may_be_called_like_missing_ids(tmp_path: Path) -> None:
+def test_texts_may_be_called_like_missing_ids(tmp_path):
     items = [{"id": 1, "title": "None"}, {"id": 2, "title": "NA"}]
     links = [{"user": 1, "item": n} for n in (1, 2)]
     dataset, _ = prepare(tmp_path, links, items, test_fraction=0.0)
     assert dataset.lengths.tolist() == [1, 1]
 
 
-def test_ids_are_in_natural_order() -> None:
+def test_ids_are_in_natural_order():
     ids = ["N10", "N9", "M100", "N010", "x", "N", "N10b", "10", "9"]
     order = natural_order(pa.array(ids))
     assert [ids[index] for index in order] == [

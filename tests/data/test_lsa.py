@@ -1,11 +1,7 @@
 """TF-IDF and the features derived of it, beside their definitions."""
 
-from __future__ import annotations
-
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +18,11 @@ SMALL = {"users": 60, "items": 90, "links": 900, "topics": 5, "vocabulary_size":
 SIZE = 6
 
 
-def small(tmp_path: Path, name: str, **options: Any) -> store.Dataset:
+def small(tmp_path, name, **options):
     return prepare("synthetic", name=name, data_dir=tmp_path, say=quiet, **(SMALL | options))
 
 
-def test_a_weight_of_tfidf_is_that_of_its_formula() -> None:
+def test_a_weight_of_tfidf_is_that_of_its_formula():
     """The last word is in no text that is counted."""
     texts = Texts(np.array([1, 1, 2, 2, 3], np.int32), np.array([3, 2, 0], np.int32))
     first = [(1 + math.log(2)) * (math.log(3 / 2) + 1), math.log(3 / 2) + 1, 0.0]
@@ -41,7 +37,7 @@ def test_a_weight_of_tfidf_is_that_of_its_formula() -> None:
 
 
 @pytest.mark.parametrize("hold_out", ["items", "links"])
-def test_lsa_is_the_truncated_svd_of_training_items(tmp_path: Path, hold_out: str) -> None:
+def test_lsa_is_the_truncated_svd_of_training_items(tmp_path, hold_out):
     """NumPy's whole decomposition of the training items' rows gives the same features, up to the
     sign, of all items; prepared, they have a mean of 0 and a variance of 1 over training items.
     """
@@ -63,7 +59,7 @@ def test_lsa_is_the_truncated_svd_of_training_items(tmp_path: Path, hold_out: st
     np.testing.assert_allclose(made.item_features, standard, atol=2e-3)
 
 
-def test_words_of_held_out_items_decide_no_feature(tmp_path: Path) -> None:
+def test_words_of_held_out_items_decide_no_feature(tmp_path):
     made = small(tmp_path, "x")
     training = made.items_of("train")
     words = np.array(made.texts.words)
@@ -77,7 +73,7 @@ def test_words_of_held_out_items_decide_no_feature(tmp_path: Path) -> None:
     assert not np.array_equal(own, changed)
 
 
-def test_features_without_rank_are_zero() -> None:
+def test_features_without_rank_are_zero():
     """Two different texts have two singular values above rounding."""
     texts = Texts(np.tile([1, 2, 1, 3], 5).astype(np.int32), np.full(10, 2, np.int32))
 
@@ -87,7 +83,7 @@ def test_features_without_rank_are_zero() -> None:
     assert not found[:, 2:].any()
 
 
-def test_derived_features_stand_behind_given_ones(tmp_path: Path) -> None:
+def test_derived_features_stand_behind_given_ones(tmp_path):
     given = small(tmp_path, "given", item_features=3)
     derived = small(tmp_path, "derived", lsa=SIZE)
     both = small(tmp_path, "both", item_features=3, lsa=SIZE)
@@ -102,7 +98,7 @@ def test_derived_features_stand_behind_given_ones(tmp_path: Path) -> None:
     assert both.feature_seconds > given.feature_seconds == 0
 
 
-def test_a_fingerprint_covers_the_definition_and_the_checksum_the_bits(tmp_path: Path) -> None:
+def test_a_fingerprint_covers_the_definition_and_the_checksum_the_bits(tmp_path):
     """Features that another machine rounds otherwise belong to the same data; damaged ones are
     refused, and derived again.
     """
@@ -122,7 +118,7 @@ def test_a_fingerprint_covers_the_definition_and_the_checksum_the_bits(tmp_path:
     assert again.feature_seconds == manifest["derived_features"]["lsa"]["seconds"] > 0
 
 
-def test_the_command_derives_and_describe_shows_them(tmp_path: Path) -> None:
+def test_the_command_derives_and_describe_shows_them(tmp_path):
     flags = [
         f"--{name.replace('_', '-')}={value}"
         for name, value in SMALL.items()
@@ -146,13 +142,13 @@ def test_the_command_derives_and_describe_shows_them(tmp_path: Path) -> None:
         ({"lsa": 0}, "lsa = 0"),
     ],
 )
-def test_impossible_sizes_are_refused(tmp_path: Path, options: Any, message: str) -> None:
+def test_impossible_sizes_are_refused(tmp_path, options, message):
     with pytest.raises(UsageError, match=message):
         small(tmp_path, "x", **options)
     assert not (tmp_path / "x" / "manifest.json").exists()
 
 
-def test_items_without_texts_have_no_such_features(tmp_path: Path) -> None:
+def test_items_without_texts_have_no_such_features(tmp_path):
     (tmp_path / "links.csv").write_text("user,item\n1,1\n1,2\n2,1\n")
     (tmp_path / "items.csv").write_text("item,price\n1,2\n2,3\n")
     np.save(tmp_path / "f.npy", np.eye(2))

@@ -1,9 +1,6 @@
 """MIND on made-up files in the published format, on damaged ones, and on a real sample."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
 
 import pytest
 from mind_files import BEHAVIORS, NEWS, behavior, news, prepare, write
@@ -13,7 +10,7 @@ from ncfbench.data import store
 from ncfbench.errors import DataError
 
 
-def test_clicks_by_hand(tmp_path: Path) -> None:
+def test_clicks_by_hand(tmp_path):
     manifest, said = prepare(write(tmp_path / "source"), tmp_path / "d")
     data = store.load(tmp_path / "d", "mind")
     texts = {id_: " ".join(words) for id_, words in words_of(data).items()}
@@ -31,7 +28,7 @@ def test_clicks_by_hand(tmp_path: Path) -> None:
     ]
 
 
-def test_the_order_of_lines_changes_nothing(tmp_path: Path) -> None:
+def test_the_order_of_lines_changes_nothing(tmp_path):
     before, _ = prepare(write(tmp_path / "a"), tmp_path / "d" / "a")
     for seed in range(5):
         shuffle = random.Random(seed).sample
@@ -42,7 +39,7 @@ def test_the_order_of_lines_changes_nothing(tmp_path: Path) -> None:
         assert after["fingerprint"] == before["fingerprint"]
 
 
-def click(impressions: str, user: str = "U1") -> bytes:
+def click(impressions, user="U1"):
     return behavior(1, user, "N2", impressions).encode()
 
 
@@ -76,9 +73,7 @@ def click(impressions: str, user: str = "U1") -> bytes:
         ("behaviors.tsv", click("N2-0"), "No link is left"),
     ],
 )
-def test_damaged_files_are_named_with_the_line(
-    tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
+def test_damaged_files_are_named_with_the_line(tmp_path, name, content, message):
     source = write(tmp_path / "source")
     good, _ = prepare(source, tmp_path / "d")
     (source / name).write_bytes(content)
@@ -90,7 +85,7 @@ def test_damaged_files_are_named_with_the_line(
     )
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path):
     source = write(tmp_path / "source")
     (source / "behaviors.tsv").unlink()
     with pytest.raises(DataError, match=r"source/behaviors\.tsv: No such file"):

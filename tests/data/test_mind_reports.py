@@ -1,9 +1,6 @@
 """MIND in commands and reports: what it stands in for, and the real sample."""
 
-from __future__ import annotations
-
 from html import unescape
-from pathlib import Path
 
 import pytest
 from folders import write_run
@@ -20,7 +17,7 @@ from ncfbench.reporting.results import collect
 from ncfbench.storage import tables
 
 
-def test_the_command_says_what_it_stands_in_for(tmp_path: Path) -> None:
+def test_the_command_says_what_it_stands_in_for(tmp_path):
     words = ["--data-dir", str(tmp_path / "d")]
     needed = ("licence", "https://msnews.github.io", "--from FOLDER")
     check(invoke("prepare", "mind", *words), 2, *needed)
@@ -29,9 +26,7 @@ def test_the_command_says_what_it_stands_in_for(tmp_path: Path) -> None:
     check(result, 0, f"{mind.LABEL}.", "paper (Yahoo! News)", "58,579", "515,503", "41,537")
 
 
-def test_reports_name_the_stand_in_and_its_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_name_the_stand_in_and_its_command(tmp_path, monkeypatch):
     monkeypatch.setattr(html, "_drawings", lambda results: [])
     source, runs = write(tmp_path / "source"), tmp_path / "r"
     manifest, _ = prepare(source, tmp_path / "d")
@@ -51,7 +46,7 @@ def test_reports_name_the_stand_in_and_its_command(
 
 
 @pytest.mark.real
-def test_the_real_sample(shared_data: Path, tmp_path: Path) -> None:
+def test_the_real_sample(shared_data, tmp_path):
     said: list[str] = []
     options = Options(from_=shared_data / "mind-sample")
     clicks = prepare_data("mind", options, tmp_path, say=said.append)["statistics"]

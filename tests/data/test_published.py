@@ -2,15 +2,10 @@
 something else.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.server
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,7 +25,7 @@ class Server(http.server.BaseHTTPRequestHandler):
     faults: dict[str, list[str]]
     asked: list[str]
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         name = self.path.rsplit("/", 1)[1]
         self.asked.append(name)
         fault = self.faults.get(name, []).pop(0) if self.faults.get(name) else ""
@@ -61,7 +56,7 @@ class Server(http.server.BaseHTTPRequestHandler):
                 half if fault == "cut" else b"x" * len(content) if fault == "wrong" else content
             )
 
-    def log_message(self, *arguments: Any) -> None:
+    def log_message(self, *arguments):
         pass
 
 
@@ -69,7 +64,7 @@ pause = time.sleep
 
 
 @pytest.fixture
-def source() -> Commit:
+def source():
     ids = {
         name: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest()
         for name, text in FILES.items()
@@ -80,17 +75,17 @@ def source() -> Commit:
 class Site:
     """A server of the files, and downloads from it into a folder."""
 
-    def __init__(self, source: Commit, folder: Path) -> None:
+    def __init__(self, source, folder):
         self.source, self.folder = source, folder
         self.faults: dict[str, list[str]] = {}
         self.asked: list[str] = []
 
-    def download(self, *names: str) -> None:
+    def download(self, *names):
         self.source.download(self.folder, names)
 
 
 @pytest.fixture
-def site(source: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(source, tmp_path, monkeypatch):
     handler = type("Handler", (Server,), {})
     monkeypatch.setattr(published, "TIMEOUT_SECONDS", 0.25)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
@@ -106,7 +101,7 @@ def site(source: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         running.shutdown()
 
 
-def test_what_comes_is_verified_and_what_is_there_is_kept(site: Site) -> None:
+def test_what_comes_is_verified_and_what_is_there_is_kept(site):
     site.download(*NAMES)
     assert {path.name: path.read_bytes() for path in site.folder.iterdir()} == FILES
     site.download(*NAMES)
@@ -128,7 +123,7 @@ def test_what_comes_is_verified_and_what_is_there_is_kept(site: Site) -> None:
         (["moved"], 2),
     ],
 )
-def test_only_a_failure_is_tried_again(site: Site, faults: list[str], requests: int) -> None:
+def test_only_a_failure_is_tried_again(site, faults, requests):
     site.faults["users.dat"] = list(faults)
     site.download("users.dat")
     assert (site.folder / "users.dat").read_bytes() == FILES["users.dat"]
@@ -142,9 +137,7 @@ def test_only_a_failure_is_tried_again(site: Site, faults: list[str], requests: 
         ("wrong", VerificationError, "users.dat.*expected git blob {}, found"),
     ],
 )
-def test_what_fails_every_time_is_refused_and_not_kept(
-    site: Site, fault: str, error: type[Exception], message: str
-) -> None:
+def test_what_fails_every_time_is_refused_and_not_kept(site, fault, error, message):
     site.faults["users.dat"] = [fault] * 9
     with pytest.raises(error, match=message.format(site.source.blob_ids["users.dat"])):
         site.download(*NAMES)
@@ -152,7 +145,7 @@ def test_what_fails_every_time_is_refused_and_not_kept(
     assert len(site.asked) == 1 + published.RETRIES
 
 
-def test_a_folder_where_a_file_should_be(site: Site) -> None:
+def test_a_folder_where_a_file_should_be(site):
     (site.folder / "users.dat").mkdir()
     with pytest.raises(DataError, match="users.dat: Is a directory"):
         site.download(*NAMES)
@@ -165,16 +158,14 @@ def test_a_folder_where_a_file_should_be(site: Site) -> None:
         ("http://127.0.0.1:9/", "Check the connection"),
     ],
 )
-def test_no_server(
-    source: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, message: str
-) -> None:
+def test_no_server(source, tmp_path, monkeypatch, url, message):
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr(Commit, "url", url)
     with pytest.raises(DataError, match=message):
         source.download(tmp_path, NAMES)
 
 
-def test_names_of_contents(source: Commit, tmp_path: Path) -> None:
+def test_names_of_contents(source, tmp_path):
     (tmp_path / "a").write_bytes(b"hello\n")
     assert (
         git_blob_id(tmp_path / "a") == "ce013625030ba8dba906f756967f9e9ca394464a"
@@ -183,19 +174,17 @@ def test_names_of_contents(source: Commit, tmp_path: Path) -> None:
     assert source.url.split("/")[-3:] == ["something", "0" * 40, ""]
 
 
-def test_files_come_from_a_download_or_a_folder(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_come_from_a_download_or_a_folder(site, tmp_path, monkeypatch):
     """Downloads are kept in the cache; a folder of the user's own is used as it is."""
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
 
     class OwnFiles(Options):
         files = NAMES
 
-        def read(self, folder: Path, say: Any) -> Any:
+        def read(self, folder, say):
             return folder
 
-    def folder_of(**options: Any) -> Path:
+    def folder_of(**options):
         planned = CiteULike(site.source, OwnFiles).plan(OwnFiles(**options), say=said.append)
         verified.append([file["verified"] for file in planned.origin["files"].values()])
         return planned.read()  # type: ignore[return-value]

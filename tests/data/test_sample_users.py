@@ -1,9 +1,6 @@
 """``prepare custom --sample-users``: what a sample keeps, by brute force, and what it says."""
 
-from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,11 +19,7 @@ N_ITEMS = 7
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50
 )
-def test_a_sample_by_brute_force(
-    tmp_path: Path,
-    pairs: list[tuple[int, int]],
-    size: int | None,
-) -> None:
+def test_a_sample_by_brute_force(tmp_path, pairs, size):
     """Users that are drawn keep all links, and decide the items that stay."""
     links = [{"user": user, "item": item} for user, item in pairs]
     titles = [{"id": item, "title": f"t{item}"} for item in range(N_ITEMS)]
@@ -46,20 +39,20 @@ def test_a_sample_by_brute_force(
     assert (everybody in said) == (size is not None and size >= len(present))
 
 
-def test_every_user_is_as_likely_as_any_other() -> None:
+def test_every_user_is_as_likely_as_any_other():
     """Over 3,000 seeds, 2 of 5 users: 1,200 each, give or take five standard deviations."""
     counts = Counter(user for seed in range(3000) for user in draw_users(5, 2, seed).tolist())
     assert sorted(counts) == list(range(5))
     assert all(abs(count - 1200) < 5 * (3000 * 0.4 * 0.6) ** 0.5 for count in counts.values())
 
 
-def test_a_smaller_draw_is_part_of_a_larger_one() -> None:
+def test_a_smaller_draw_is_part_of_a_larger_one():
     draws = [set(draw_users(100, size, seed=3).tolist()) for size in (1, 10, 50, 100)]
     assert [len(draw) for draw in draws] == [1, 10, 50, 100]
     assert draws[0] < draws[1] < draws[2] < draws[3]
 
 
-def test_the_manifest_names_a_sample_and_nothing_else(tmp_path: Path) -> None:
+def test_the_manifest_names_a_sample_and_nothing_else(tmp_path):
     """Without the option a data set has the options, and so the fingerprint, of before."""
     whole, _ = prepare(tmp_path)
     assert "sample_users" not in whole.manifest["options"]

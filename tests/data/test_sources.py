@@ -1,10 +1,6 @@
 """Sources of data: one entry each, flags from the dataclass of options, a source of one's own."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -65,7 +61,7 @@ def plan(options, *, say, progress=nullcontext):
 
 
 @pytest.fixture
-def colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def colours(tmp_path, monkeypatch):
     (tmp_path / "colour_source.py").write_text(COLOURS)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(SOURCES, "colours", Source("colour_source", "Items by colour.", "More."))
@@ -73,7 +69,7 @@ def colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("colours")
-def test_a_source_is_a_module_and_an_entry(tmp_path: Path) -> None:
+def test_a_source_is_a_module_and_an_entry(tmp_path):
     """Flags, help, checks, the command that prepares it again: nothing else has to be touched."""
     check(invoke("prepare", "--help"), 0, "colours", "Items by colour.")
     listed = invoke("prepare", "colours", "--help")
@@ -127,7 +123,7 @@ def test_a_source_is_a_module_and_an_entry(tmp_path: Path) -> None:
         ("synthetic", {"min_words": 50}, "min_words"),
     ],
 )
-def test_impossible_options(source: str, options: dict[str, Any], message: str) -> None:
+def test_impossible_options(source, options, message):
     with pytest.raises(UsageError, match=message):
         SOURCES[source].load().Options(**options)
 
@@ -144,7 +140,7 @@ def test_impossible_options(source: str, options: dict[str, Any], message: str) 
         ({"seed": float("nan")}, "seed = nan is not a whole number"),
     ],
 )
-def test_options_are_converted_as_settings(given: dict[str, Any], wanted: Any) -> None:
+def test_options_are_converted_as_settings(given, wanted):
     (name,) = given
     if isinstance(wanted, str):
         with pytest.raises(UsageError, match=wanted):
@@ -155,7 +151,7 @@ def test_options_are_converted_as_settings(given: dict[str, Any], wanted: Any) -
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_flags_have_the_defaults_of_the_options(name: str) -> None:
+def test_flags_have_the_defaults_of_the_options(name):
     """Each field of each source's options is a flag with its help and its default."""
     text = " ".join(invoke("prepare", name, "--help").stdout.replace("│", " ").split())
     for each in declared(SOURCES[name].load().Options):
@@ -166,7 +162,7 @@ def test_flags_have_the_defaults_of_the_options(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_advice_names_the_required_flags(name: str) -> None:
+def test_advice_names_the_required_flags(name):
     command = how_to_prepare(name).split()
     assert command[:3] == ["ncfbench", "prepare", name]
     required = [
@@ -177,7 +173,7 @@ def test_advice_names_the_required_flags(name: str) -> None:
     assert [word for word in command if word.startswith("--")] == required
 
 
-def test_a_misspelt_data_set_gets_a_suggestion(tmp_path: Path) -> None:
+def test_a_misspelt_data_set_gets_a_suggestion(tmp_path):
     words = ["describe", "synthetc", "--data-dir", tmp_path]
     check(invoke(*words), 3, "'synthetc' is not prepared in", "; did you mean 'synthetic'?")
     plain = invoke("describe", "citeulike", "--data-dir", tmp_path)
@@ -185,6 +181,6 @@ def test_a_misspelt_data_set_gets_a_suggestion(tmp_path: Path) -> None:
     assert "did you mean" not in plain.output
 
 
-def test_an_unknown_source_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_source_is_refused(tmp_path):
     with pytest.raises(UsageError, match="Unknown source 'synthetc'; did you mean 'synthetic'"):
         prepare("synthetc", Options(), tmp_path, say=print)

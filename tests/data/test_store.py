@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -8,7 +6,6 @@ import shutil
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +20,7 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import free_space, tables
 
 
-def test_a_data_set_comes_back_as_it_was(tmp_path: Path, tiny_options: synthetic.Options) -> None:
+def test_a_data_set_comes_back_as_it_was(tmp_path, tiny_options):
     content = synthetic.make(tiny_options)
     manifest = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
     dataset = store.load(tmp_path, "x")
@@ -37,7 +34,7 @@ def test_a_data_set_comes_back_as_it_was(tmp_path: Path, tiny_options: synthetic
     assert dataset.fingerprint == manifest["fingerprint"] == content.digest(tiny_options.stored())
 
 
-def test_training_links_are_those_of_training_items(tiny: store.Dataset) -> None:
+def test_training_links_are_those_of_training_items(tiny):
     graph = tiny.graph
     assert graph.n_links == tiny.manifest["statistics"]["training_links"]
     assert set(np.unique(graph.link_item)) <= set(tiny.items_of("train").tolist())
@@ -46,7 +43,7 @@ def test_training_links_are_those_of_training_items(tiny: store.Dataset) -> None
     assert (graph.item_degrees[tiny.items_of("test")] == 0).all()
 
 
-def test_statistics_by_hand() -> None:
+def test_statistics_by_hand():
     words = Vocabulary(("a", "b"), (3, 1))
     texts = Texts(np.array([1, 1, 1, 2, 1], np.int32), np.array([2, 0, 3], np.int32))
     content = Content(
@@ -76,14 +73,14 @@ def test_statistics_by_hand() -> None:
     }
 
 
-def test_distinct_links_up_to_the_largest_id() -> None:
+def test_distinct_links_up_to_the_largest_id():
     last = 2**31 - 2
     users, items, repeated = distinct_links(np.array([last, 0, last]), np.array([last, last, last]))
     assert (users.tolist(), items.tolist(), repeated) == ([0, last], [last, last], 1)
     assert users.dtype == items.dtype == np.int32
 
 
-def test_the_digest_of_names_covers_their_counts() -> None:
+def test_the_digest_of_names_covers_their_counts():
     none, texts = np.zeros(0, np.int32), Texts(np.zeros(0, np.int32), np.zeros(2, np.int32))
     content = Content(
         n_users=2,
@@ -100,9 +97,7 @@ def test_the_digest_of_names_covers_their_counts() -> None:
     assert content.digest({}) == hashlib.sha256(whole).hexdigest()
 
 
-def test_synthetic_links_without_room_are_not_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_synthetic_links_without_room_are_not_made(tmp_path, monkeypatch):
     monkeypatch.setattr(free_space, "available_memory", lambda: 2**30)
     monkeypatch.setattr(synthetic, "make", lambda options: pytest.fail("made"))
     options = synthetic.Options(users=2**20, items=2**20, links=2**31 - 1)
@@ -118,7 +113,7 @@ def test_synthetic_links_without_room_are_not_made(
         ([0, 0, 1], [0, 1, 0], [0, 0] + [2] * 51, []),
     ],
 )
-def test_cautions(users: list[int], items: list[int], split: list[int], expected: Any) -> None:
+def test_cautions(users, items, split, expected):
     """Every pair linked, one item, and too few test items to rank."""
     made = Content(
         n_users=2,
@@ -133,7 +128,7 @@ def test_cautions(users: list[int], items: list[int], split: list[int], expected
     assert all(words in line for words, line in zip(expected, found, strict=True))
 
 
-def test_not_prepared_names_the_command_and_what_there_is(data_dir: Path) -> None:
+def test_not_prepared_names_the_command_and_what_there_is(data_dir):
     with pytest.raises(
         DataError,
         match=r"'citeulike' is not prepared.*Prepared there: tiny.*ncfbench prepare citeulike",
@@ -141,9 +136,7 @@ def test_not_prepared_names_the_command_and_what_there_is(data_dir: Path) -> Non
         store.load(data_dir, "citeulike")
 
 
-def test_synthetic_is_made_on_first_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_options: synthetic.Options
-) -> None:
+def test_synthetic_is_made_on_first_use(tmp_path, monkeypatch, tiny_options):
     monkeypatch.setattr(synthetic, "Options", lambda: tiny_options)
     said: list[str] = []
     first = open_dataset("synthetic", data_dir=tmp_path, say=said.append)
@@ -166,9 +159,7 @@ def test_synthetic_is_made_on_first_use(
         ("negative item", "does not match its fingerprint"),
     ],
 )
-def test_damaged_data_sets_are_refused_and_prepared_again(
-    tmp_path: Path, tiny_options: synthetic.Options, damage: str, message: str
-) -> None:
+def test_damaged_data_sets_are_refused_and_prepared_again(tmp_path, tiny_options, damage, message):
     manifest = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
     home = tmp_path / "x"
     folder = home / manifest["fingerprint"][:12]
@@ -193,9 +184,7 @@ def test_damaged_data_sets_are_refused_and_prepared_again(
     assert store.load(tmp_path, "x").fingerprint == manifest["fingerprint"]
 
 
-def test_another_origin_replaces_the_manifest_only(
-    tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_origin_replaces_the_manifest_only(tmp_path, tiny_options, monkeypatch):
     """Content that is there stays: a process that is killed meanwhile leaves the old or the new."""
     content = synthetic.make(tiny_options)
     preparation = Preparation({}, {}, lambda: content)
@@ -207,9 +196,7 @@ def test_another_origin_replaces_the_manifest_only(
     assert {path.name: path.stat().st_ino for path in folder.iterdir()} == before
 
 
-def test_other_content_is_replaced_only_on_demand(
-    tmp_path: Path, tiny_options: synthetic.Options
-) -> None:
+def test_other_content_is_replaced_only_on_demand(tmp_path, tiny_options):
     """Other options are refused before anything is read; other files once they are."""
     first = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
     other = dataclasses.replace(tiny_options, seed=1)
@@ -225,7 +212,7 @@ def test_other_content_is_replaced_only_on_demand(
     assert store.load(tmp_path, "x").fingerprint == second["fingerprint"] != first["fingerprint"]
 
 
-def test_a_source_keeps_its_name(tmp_path: Path, tiny_options: synthetic.Options) -> None:
+def test_a_source_keeps_its_name(tmp_path, tiny_options):
     with pytest.raises(UsageError, match="citeulike is the name of a source, and these data come"):
         prepare("synthetic", tiny_options, tmp_path, "citeulike", say=quiet)
     assert list(tmp_path.iterdir()) == []
@@ -236,25 +223,23 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("error", [Killed(), OSError(28, "No space left on device")])
-def test_a_prepare_that_is_cut_leaves_the_old_or_the_new(
-    tmp_path: Path, tiny_options: synthetic.Options, error: BaseException
-) -> None:
+def test_a_prepare_that_is_cut_leaves_the_old_or_the_new(tmp_path, tiny_options, error):
     """At each of its writes in turn, by a kill or a full disk."""
     other = dataclasses.replace(tiny_options, seed=1)
 
-    def cut(folder: Path, moment: int) -> str:
+    def cut(folder, moment):
         """Return the fingerprint of the data that are left, which do not hinder the next one."""
         prepare("synthetic", tiny_options, folder, "x", say=quiet)
         writes, unlink = 0, Path.unlink
 
-        def write(real: Any, *words: Any) -> None:
+        def write(real, *words):
             nonlocal writes
             writes += 1
             if writes == moment:
                 raise error
             real(*words)
 
-        def clean(real: Any, *words: Any, **more: Any) -> None:
+        def clean(real, *words, **more):
             if writes < moment or not isinstance(error, Killed):
                 real(*words, **more)
 
@@ -280,9 +265,7 @@ def test_a_prepare_that_is_cut_leaves_the_old_or_the_new(
 # --- synthetic data
 
 
-def test_synthetic_is_the_same_for_a_seed_and_exact_in_size(
-    tiny_options: synthetic.Options,
-) -> None:
+def test_synthetic_is_the_same_for_a_seed_and_exact_in_size(tiny_options):
     one, two = synthetic.make(tiny_options), synthetic.make(tiny_options)
     assert one.digest({}) == two.digest({})
     assert synthetic.make(dataclasses.replace(tiny_options, seed=1)).digest({}) != one.digest({})
@@ -295,7 +278,7 @@ def test_synthetic_is_the_same_for_a_seed_and_exact_in_size(
     assert one.texts.lengths.max() <= tiny_options.max_length
 
 
-def test_synthetic_degrees_are_heavy_tailed() -> None:
+def test_synthetic_degrees_are_heavy_tailed():
     content = synthetic.make(synthetic.Options())
     for ids, size in ((content.users, 800), (content.items, 3200)):
         degrees = np.sort(np.bincount(ids, minlength=size))[::-1]
@@ -303,7 +286,7 @@ def test_synthetic_degrees_are_heavy_tailed() -> None:
         assert degrees[0] > 5 * np.median(degrees)
 
 
-def test_synthetic_words_tell_the_links() -> None:
+def test_synthetic_words_tell_the_links():
     """Users of items with common words are common: a text nearest neighbour shares more users than
     a random item.
     """

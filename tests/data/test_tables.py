@@ -1,7 +1,5 @@
 """Tables as they come: quotation marks, encodings, line ends, parts; nothing is lost unsaid."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import datetime
@@ -10,7 +8,6 @@ import json
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -35,7 +32,7 @@ QUOTES = {
 
 
 @pytest.mark.parametrize("name", QUOTES)
-def test_quotation_marks_never_swallow_rows(tmp_path: Path, name: str) -> None:
+def test_quotation_marks_never_swallow_rows(tmp_path, name):
     rows, line = QUOTES[name]
     path = tmp_path / "m.csv"
     path.write_text("id,title,note\n" + rows)
@@ -54,7 +51,7 @@ ODD = {
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("name", ODD)
-def test_texts_that_look_like_rows_are_read_and_told(tmp_path: Path, name: str, mark: str) -> None:
+def test_texts_that_look_like_rows_are_read_and_told(tmp_path, name, mark):
     rows, line = ODD[name]
     content = ("id,title,note\n" + rows).replace(",", mark)
     (path := tmp_path / "m.csv").write_text(content)
@@ -78,9 +75,7 @@ HEADERS = [
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 @pytest.mark.parametrize(("header", "names"), HEADERS)
-def test_line_breaks_in_a_header_are_read(
-    tmp_path: Path, header: str, names: list[str], ends: str
-) -> None:
+def test_line_breaks_in_a_header_are_read(tmp_path, header, names, ends):
     (path := tmp_path / "r.csv").write_bytes(f"{header}{ends}1,2,3{ends}4,5,6{ends}".encode())
     table = read_table(path)
     assert list(table.names) == names
@@ -94,13 +89,13 @@ def test_line_breaks_in_a_header_are_read(
 
 
 @pytest.mark.parametrize("header", ['"user_id,item_id', '"user" id,item_id', "", '"\n'])
-def test_a_header_that_is_none_is_refused(tmp_path: Path, header: str) -> None:
+def test_a_header_that_is_none_is_refused(tmp_path, header):
     (path := tmp_path / "r.csv").write_text(header + "\n1,2\n3,4\n")
     with pytest.raises(DataError, match=r"r.csv, line 1: no header"):
         read_table(path)
 
 
-def test_quotation_marks_that_enclose_are_read(tmp_path: Path) -> None:
+def test_quotation_marks_that_enclose_are_read(tmp_path):
     path = tmp_path / "m.csv"
     path.write_text('id,title\n1,"a, ""b"" c"\n2,"first\n9 lives\nlast"\n3,5" disk\n4,"c\n9, d"\n')
     values = read_table(path)["title"].values.to_pylist()
@@ -109,9 +104,7 @@ def test_quotation_marks_that_enclose_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
-def test_byte_order_marks_and_line_ends_are_recognised(
-    tmp_path: Path, mark: bytes, ends: str
-) -> None:
+def test_byte_order_marks_and_line_ends_are_recognised(tmp_path, mark, ends):
     path = tmp_path / "r.csv"
     path.write_bytes(mark + ends.join(["user,item", "é,1", "2,3", ""]).encode())
     table = read_table(path)
@@ -119,7 +112,7 @@ def test_byte_order_marks_and_line_ends_are_recognised(
     assert table["item"].values.to_pylist() == ["1", "3"]
 
 
-def test_other_encodings_are_refused_with_how_to_convert(tmp_path: Path) -> None:
+def test_other_encodings_are_refused_with_how_to_convert(tmp_path):
     path = tmp_path / "r.csv"
     path.write_bytes("user,item\n1,2\n".encode("utf-16-le"))
     with pytest.raises(DataError, match="line 1: a zero byte.*iconv -f UTF-16LE -t UTF-8 r.csv"):
@@ -129,7 +122,7 @@ def test_other_encodings_are_refused_with_how_to_convert(tmp_path: Path) -> None
         read_table(path)
 
 
-def test_a_compression_is_named_by_the_suffix(tmp_path: Path) -> None:
+def test_a_compression_is_named_by_the_suffix(tmp_path):
     (path := tmp_path / "r.csv").write_bytes(gzip.compress(b"user,item\n1,2\n"))
     with pytest.raises(DataError, match=r"is not valid UTF-8\..* its suffix: \.gz, \.bz2"):
         read_table(path)
@@ -138,7 +131,7 @@ def test_a_compression_is_named_by_the_suffix(tmp_path: Path) -> None:
         read_table(whole)
 
 
-def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
+def test_a_folder_of_parts_is_one_table(tmp_path):
     """Whole numbers in one part and floats in another, as pandas writes them where one is missing,
     are the same ids.
     """
@@ -162,7 +155,7 @@ def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
         read_table(tmp_path / "parts")
 
 
-def test_parts_are_what_spark_reads(tmp_path: Path) -> None:
+def test_parts_are_what_spark_reads(tmp_path):
     """Attempts that were not committed, checksums and marks of other programs are no parts."""
     folder = tmp_path / "parts"
     for place in (".", "_temporary/0/attempt_1", ".staging", "_delta/x=1", "a/.b", "_year=2020"):
@@ -196,9 +189,7 @@ def test_parts_are_what_spark_reads(tmp_path: Path) -> None:
         ("inner/_delta_log/0.json", "delta", ""),
     ],
 )
-def test_tables_with_a_log_are_refused_by_name(
-    tmp_path: Path, log: str, kind: str, given: str
-) -> None:
+def test_tables_with_a_log_are_refused_by_name(tmp_path, log, kind, given):
     folder = tmp_path / "links"
     (folder / log).parent.mkdir(parents=True)
     (folder / log).write_text("{}")
@@ -208,7 +199,7 @@ def test_tables_with_a_log_are_refused_by_name(
         prepare(tmp_path, folder / given)
 
 
-def test_links_to_files_are_read_and_links_to_folders_refused(tmp_path: Path) -> None:
+def test_links_to_files_are_read_and_links_to_folders_refused(tmp_path):
     for place in ("links", "elsewhere"):
         (tmp_path / place).mkdir()
         as_parquet(tmp_path / place / f"{place}.parquet", LINKS)
@@ -220,7 +211,7 @@ def test_links_to_files_are_read_and_links_to_folders_refused(tmp_path: Path) ->
         read_table(tmp_path / "links")
 
 
-def test_a_folder_of_descriptions_is_no_log(tmp_path: Path) -> None:
+def test_a_folder_of_descriptions_is_no_log(tmp_path):
     (tmp_path / "links" / "metadata").mkdir(parents=True)
     (tmp_path / "links" / "metadata" / "columns.json").write_text("{}")
     as_parquet(tmp_path / "links" / "part-0.parquet", LINKS)
@@ -240,7 +231,7 @@ def test_a_folder_of_descriptions_is_no_log(tmp_path: Path) -> None:
         unique_by=lambda part: part[:2],
     )
 )
-def test_folders_are_columns(parts: list[tuple[str, str | None, int]]) -> None:
+def test_folders_are_columns(parts):
     """As pyarrow writes and reads them."""
     with TemporaryDirectory() as name:
         rows = [(city, label, n) for city, label, n in parts for _ in range(n)]
@@ -271,9 +262,7 @@ def test_folders_are_columns(parts: list[tuple[str, str | None, int]]) -> None:
         ("__HIVE_DEFAULT_PARTITION__", [None, 0], 2),
     ],
 )
-def test_a_folder_and_its_file_agree(
-    tmp_path: Path, folder: str, values: list[Any], row: int | None
-) -> None:
+def test_a_folder_and_its_file_agree(tmp_path, folder, values, row):
     """The column of the file, which has a type, is taken where both say the same."""
     (tmp_path / f"label={folder}").mkdir()
     pq.write_table(pa.table({"label": values}), tmp_path / f"label={folder}" / "part-0.parquet")
@@ -286,7 +275,7 @@ def test_a_folder_and_its_file_agree(
         table["label"]
 
 
-def test_labels_and_users_may_be_folders(tmp_path: Path) -> None:
+def test_labels_and_users_may_be_folders(tmp_path):
     """What a column of a file is told and used for, a folder is too."""
     rows = [(f"{u:03}", i, (u + i) % 2) for u in range(6) for i in range(8)]
     links = [{"user_id": u, "item_id": i, "label": label} for u, i, label in rows]
@@ -319,7 +308,7 @@ JSON = {
 
 
 @pytest.mark.parametrize("name", JSON)
-def test_json_is_read_as_it_stands(tmp_path: Path, name: str) -> None:
+def test_json_is_read_as_it_stands(tmp_path, name):
     values, expected = JSON[name]
     path = tmp_path / "r.jsonl"
     path.write_text("".join(f'{{"x": {value}}}\n\n' for value in values))
@@ -340,7 +329,7 @@ def test_json_is_read_as_it_stands(tmp_path: Path, name: str) -> None:
         (["1", '1, "y": 2, "x": 3'], "line 2: not JSON .an object gives a key twice"),
     ],
 )
-def test_json_of_no_use_is_refused_by_line(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_json_of_no_use_is_refused_by_line(tmp_path, lines, message):
     path = tmp_path / "r.jsonl"
     path.write_text("".join(f'{{"x": {value}}}\n' for value in lines))
     with pytest.raises(DataError, match=message):
@@ -380,9 +369,7 @@ def test_json_of_no_use_is_refused_by_line(tmp_path: Path, lines: list[str], mes
         ("links.json", b'[{"user": 1}, {"user": 2}]', "jq -c '.[]'"),
     ],
 )
-def test_other_formats_are_refused_with_what_to_do(
-    tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
+def test_other_formats_are_refused_with_what_to_do(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=re.escape(message)):
         read_table(tmp_path / name)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -12,7 +10,7 @@ from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.errors import DataError
 
 
-def finished(texts: list[list[str]], min_count: int, length: int) -> tuple[Texts, Vocabulary]:
+def finished(texts, min_count, length):
     options = TextOptions(min_count=min_count, max_length=length)
     corpus = Corpus(options)
     for tokens in texts:
@@ -20,7 +18,7 @@ def finished(texts: list[list[str]], min_count: int, length: int) -> tuple[Texts
     return corpus.finish()
 
 
-def plain(texts: list[list[str]], min_count: int, length: int) -> tuple[list[list[int]], list[str]]:
+def plain(texts, min_count, length):
     """The same in plain Python."""
     counts = Counter(token for tokens in texts for token in tokens)
     words = sorted(
@@ -32,7 +30,7 @@ def plain(texts: list[list[str]], min_count: int, length: int) -> tuple[list[lis
     ], words
 
 
-def test_vocabulary_by_count_then_alphabet() -> None:
+def test_vocabulary_by_count_then_alphabet():
     texts = [["b", "a", "a", "c"], ["c", "b", "d"], ["c"]]
     found, vocabulary = finished(texts, 2, 2)
     assert vocabulary == Vocabulary(("c", "a", "b"), (3, 2, 2))
@@ -48,9 +46,7 @@ def test_vocabulary_by_count_then_alphabet() -> None:
     st.integers(1, 4),
     st.integers(1, 6),
 )
-def test_words_are_kept_by_count_and_cut(
-    texts: list[list[str]], min_count: int, length: int
-) -> None:
+def test_words_are_kept_by_count_and_cut(texts, min_count, length):
     expected, words = plain(texts, min_count, length)
     assume(words)
     found, vocabulary = finished(texts, min_count, length)
@@ -58,13 +54,13 @@ def test_words_are_kept_by_count_and_cut(
     assert list(vocabulary.words) == words
 
 
-def test_too_many_different_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_different_words(monkeypatch):
     monkeypatch.setattr("ncfbench.data.text.MOST_WORDS", 3)
     with pytest.raises(DataError, match="More than 3 different words: is this text"):
         finished([["a", "b", "c", "d"]], 1, 9)
 
 
-def test_padding() -> None:
+def test_padding():
     texts = Texts(np.array([4, 5, 6, 7, 8], np.int32), np.array([2, 0, 3], np.int32))
     assert texts.padded().tolist() == [[4, 5, 0], [0, 0, 0], [6, 7, 8]]
     assert texts.padded().dtype == np.int32

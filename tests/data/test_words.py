@@ -1,8 +1,6 @@
 # ruff: noqa: RUF001 - letters of many scripts
 """Words of every script, and the markup that is removed where it is asked for."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest
@@ -45,12 +43,12 @@ from ncfbench.data.words import tokenize
         ("{}\\ -- ! \u0301", ""),
     ],
 )
-def test_words(text: str, words: str) -> None:
+def test_words(text, words):
     assert tokenize(text) == unicodedata.normalize("NFC", words).split()
 
 
 @given(st.text())
-def test_words_are_normalised_letters_and_marks(text: str) -> None:
+def test_words_are_normalised_letters_and_marks(text):
     for word in tokenize(text):
         assert word == unicodedata.normalize("NFC", word) == word.lower()
         assert all(unicodedata.category(c)[0] in "LNM" for c in word)
@@ -58,7 +56,7 @@ def test_words_are_normalised_letters_and_marks(text: str) -> None:
 
 
 @given(st.text(alphabet="कखािीुे्ंঅআাি"))
-def test_no_mark_of_a_word_is_lost(text: str) -> None:
+def test_no_mark_of_a_word_is_lost(text):
     expected = unicodedata.normalize("NFC", text)
     while expected and unicodedata.category(expected[0])[0] == "M":
         expected = expected[1:]
@@ -82,15 +80,15 @@ def test_no_mark_of_a_word_is_lost(text: str) -> None:
         ("x<y and y>z <b and c> <under twelve> AT&T", "x y and y z b and c under twelve at t"),
     ],
 )  # fmt: skip
-def test_markup_is_removed(text: str, words: str) -> None:
+def test_markup_is_removed(text, words):
     assert tokenize(clean_latex(text)) == words.split()
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="\\{}<>&")))
-def test_text_without_markup_is_left_alone(text: str) -> None:
+def test_text_without_markup_is_left_alone(text):
     assert clean_latex(text) == text
 
 
-def test_library_texts_are_always_cleaned() -> None:
+def test_library_texts_are_always_cleaned():
     text = Options().clean("c{DNA} <i>in</i> cient\u00c3\u00adfica")
     assert tokenize(text) == ["cdna", "in", "cientã", "fica"]

@@ -1,9 +1,5 @@
 """Processes of one run that die, fail or are interrupted: the others end, the run resumes."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from devices import assert_same_curve, train
 from processes import CHILD, ends, start
@@ -33,9 +29,7 @@ cli.main()
 @pytest.mark.parametrize(
     ("victim", "count"), [(1, 2), pytest.param(0, 2, marks=LONG), pytest.param(1, 4, marks=LONG)]
 )
-def test_killed_process_ends_the_others(
-    data_dir: Path, tmp_path: Path, victim: int, count: int
-) -> None:
+def test_killed_process_ends_the_others(data_dir, tmp_path, victim, count):
     """The run is resumed by one process, and its curve is that of an uninterrupted one."""
     settings = {"encoder": "mf", "epochs": 3, "probe_every": 1000}
     script = AT_STOP.format(victim=victim, stop=3, deed="os.kill(os.getpid(), signal.SIGKILL)")
@@ -48,7 +42,7 @@ def test_killed_process_ends_the_others(
 
 
 @pytest.mark.long
-def test_interrupt_of_one_process_stops_all(data_dir: Path, tmp_path: Path) -> None:
+def test_interrupt_of_one_process_stops_all(data_dir, tmp_path):
     """At the next probe; the first saves, and the run can be resumed."""
     script = AT_STOP.format(victim=1, stop=2, deed="os.kill(os.getpid(), signal.SIGINT)")
     found = ends(start(data_dir, tmp_path, 2, script=script, epochs=4000))

@@ -1,8 +1,5 @@
 """A step over several devices, simulated on a CPU: the numbers of one device."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +11,6 @@ from trial import Trial
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.config import complete
-from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 
 CASES: list[dict[str, Any]] = [
@@ -39,7 +35,7 @@ CASES: list[dict[str, Any]] = [
 
 @pytest.mark.long_cases(r"(?!ns-bow|ns-mf-7)")
 @pytest.mark.parametrize("settings", CASES, ids=lambda case: "-".join(map(str, case.values())))
-def test_loss_and_gradient_equal_one_device(tiny: Dataset, settings: dict[str, Any]) -> None:
+def test_loss_and_gradient_equal_one_device(tiny, settings):
     value, gradient = on_devices(tiny, complete(SMALL | settings))
     expected, whole = on_devices(tiny, complete(SMALL | settings | {"devices": 1}))
     assert value == pytest.approx(expected, rel=1e-5)
@@ -53,9 +49,7 @@ def test_loss_and_gradient_equal_one_device(tiny: Dataset, settings: dict[str, A
         pytest.param(5, 4, {}, marks=pytest.mark.long),
     ],
 )
-def test_a_run_continues_on_its_devices(
-    data_dir: Path, tmp_path: Path, stop: int, devices: int, small: dict[str, Any]
-) -> None:
+def test_a_run_continues_on_its_devices(data_dir, tmp_path, stop, devices, small):
     """Interrupted at an iteration: the curve of one device, in one folder."""
     whole = train(data_dir, tmp_path / "whole", **small)
     more = small | {"devices": devices}
@@ -71,7 +65,7 @@ def test_a_run_continues_on_its_devices(
     assert (mesh["devices"], mesh["simulated"]) == (devices, True)
 
 
-def test_a_compiled_step_divides_the_work(tiny: Dataset) -> None:
+def test_a_compiled_step_divides_the_work(tiny):
     """Each of four devices encodes a part of the items and scores a part of the rows; vectors of
     all items are gathered, and texts are not.
     """

@@ -1,10 +1,7 @@
 """Several real processes on this machine train as one: same step, same curve, one folder."""
 
-from __future__ import annotations
-
 import json
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,9 +25,7 @@ LONG: Any = pytest.mark.long
         pytest.param(2, {"sampler": "mixed-ns", "devices": 2}, marks=LONG),
     ],
 )
-def test_curve_is_that_of_one_process(
-    data_dir: Path, tmp_path: Path, count: int, more: dict[str, Any]
-) -> None:
+def test_curve_is_that_of_one_process(data_dir, tmp_path, count, more):
     """Only the first process writes. JAX detects two through Slurm."""
     # Without --devices a run takes all: one in each process, for a CPU shows itself as one.
     devices = more.get("devices", 4)
@@ -51,7 +46,7 @@ def test_curve_is_that_of_one_process(
 
 
 @pytest.mark.long
-def test_processes_with_other_settings_are_refused(data_dir: Path, tmp_path: Path) -> None:
+def test_processes_with_other_settings_are_refused(data_dir, tmp_path):
     """Before a folder is made."""
     found = ends(start(data_dir, tmp_path, 2, last=("--seed", "1")))
     assert [code for code, _, _ in found] == [2, 2], found[0][2]
@@ -59,7 +54,7 @@ def test_processes_with_other_settings_are_refused(data_dir: Path, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_a_taken_port_is_refused() -> None:
+def test_a_taken_port_is_refused():
     """Before JAX takes it, which would violate memory."""
     refused = pytest.raises(UsageError, match="--coordinator: cannot listen on port")
     with socket.create_server(("127.0.0.1", 0)) as server, refused:
@@ -78,9 +73,7 @@ AT = "--coordinator 127.0.0.1:1"
         ("--processes 2", "belong to --coordinator"),
     ],
 )
-def test_impossible_options_leave_no_folder(
-    data_dir: Path, tmp_path: Path, words: str, message: str
-) -> None:
+def test_impossible_options_leave_no_folder(data_dir, tmp_path, words, message):
     folders = "--data-dir", data_dir, "--runs-dir", tmp_path
     check(invoke("run", *words.split(), *folders), 2, message)
     assert not list(tmp_path.iterdir())

@@ -1,10 +1,7 @@
 """What floors read of the items: TF-IDF of their texts, and features that LSA has not made."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,35 +9,33 @@ from prepared import quiet
 
 from ncfbench.data import prepare, store
 from ncfbench.data.lsa import tfidf
-from ncfbench.data.sources import synthetic
-from ncfbench.data.store import Dataset
 from ncfbench.floors import measure
 from ncfbench.floors.task import contents_of
 
 BOTH = "TF-IDF and features"
 
 
-def cosine(left: list[float], right: list[float]) -> float:
+def cosine(left, right):
     product = math.fsum(a * b for a, b in zip(left, right, strict=True))
     lengths = math.hypot(*left) * math.hypot(*right)
     return product / lengths if lengths else 0.0
 
 
-def without_features(dataset: Dataset) -> Dataset:
+def without_features(dataset):
     return replace(dataset, item_features=None)
 
 
-def without_texts(dataset: Dataset) -> Dataset:
+def without_texts(dataset):
     return replace(dataset, vocabulary=replace(dataset.vocabulary, words=(), counts=()))
 
 
-def derived(dataset: Dataset, **columns: int) -> Dataset:
+def derived(dataset, **columns):
     """Return a data set whose last features are said to be derived."""
     facts = {name: {"columns": n, "seconds": 100.0 + n} for name, n in columns.items()}
     return replace(dataset, manifest={**dataset.manifest, "derived_features": facts})
 
 
-def test_features_stand_beside_texts(featured: Dataset) -> None:
+def test_features_stand_beside_texts(featured):
     """A product of two items adds those of their words and of their features."""
     contents, seconds = contents_of(featured)
     words = tfidf(featured.texts, featured.n_words, featured.items_of("train")).toarray()
@@ -54,7 +49,7 @@ def test_features_stand_beside_texts(featured: Dataset) -> None:
     assert seconds == 0
 
 
-def test_either_alone(featured: Dataset) -> None:
+def test_either_alone(featured):
     words, _ = contents_of(without_features(featured))
     features, _ = contents_of(without_texts(featured))
     assert (words.keys(), features.keys()) == ({"TF-IDF"}, {"features"})
@@ -63,7 +58,7 @@ def test_either_alone(featured: Dataset) -> None:
     assert contents_of(without_features(without_texts(featured)))[0] == {}
 
 
-def test_features_by_lsa_are_left_out(featured: Dataset) -> None:
+def test_features_by_lsa_are_left_out(featured):
     """Of six columns those of LSA stand before the checkpoint's, whose seconds count."""
     own = featured.item_features
     assert own is not None
@@ -77,9 +72,7 @@ def test_features_by_lsa_are_left_out(featured: Dataset) -> None:
 
 
 @pytest.mark.parametrize("is_validated", [True, False])
-def test_validation_chooses_whether_features_count(
-    tmp_path: Path, tiny_options: synthetic.Options, *, is_validated: bool
-) -> None:
+def test_validation_chooses_whether_features_count(tmp_path, tiny_options, *, is_validated):
     """Ones that name an item's users help, and noise does not: its seconds do not count either."""
     fraction = 0.3 if is_validated else 0.0
     options = replace(tiny_options, items=2000, links=6000, validation_fraction=fraction)

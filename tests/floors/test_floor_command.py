@@ -1,13 +1,10 @@
 """``ncfbench floor``: what is fitted, kept, refused and printed; the references on real data."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
 import tracemalloc
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +14,7 @@ from prepared import quiet
 from scipy import sparse
 
 from ncfbench.data import prepare, store
-from ncfbench.data.sources import citeulike, custom, synthetic
+from ncfbench.data.sources import citeulike, custom
 from ncfbench.data.store import load
 from ncfbench.errors import DataError, UsageError
 from ncfbench.floors import kept, measure, models, pipeline
@@ -29,7 +26,7 @@ from ncfbench.storage.schemas import FLOOR
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Path:
+def folder(tmp_path_factory, tiny_options):
     """``cold`` holds items out, ``warm`` links, ``unvalidated`` items without validation."""
     folder = tmp_path_factory.mktemp("floors")
     for name, options in {
@@ -42,11 +39,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Opt
     return folder
 
 
-def fitted(folder: Path, name: str, **more: Any) -> pipeline.Floors:
+def fitted(folder, name, **more):
     return pipeline.floor(name, data_dir=folder, say=quiet, **more)
 
 
-def test_floors_that_fit_are_measured_and_kept(folder: Path) -> None:
+def test_floors_that_fit_are_measured_and_kept(folder):
     found = fitted(folder, "cold", again=True)
 
     assert [row["floor"] for row in found.rows] == ["profile", "ridge"]
@@ -67,7 +64,7 @@ def test_floors_that_fit_are_measured_and_kept(folder: Path) -> None:
         assert sum(row[f"{split}_item_shares"]) == pytest.approx(recall)
 
 
-def test_known_items_are_ranked_without_those_of_training(folder: Path) -> None:
+def test_known_items_are_ranked_without_those_of_training(folder):
     """By brute force: a user's ranking holds all items but those of his training links."""
     found = fitted(folder, "warm", floors=["popularity", "ease"])
 
@@ -83,7 +80,7 @@ def test_known_items_are_ranked_without_those_of_training(folder: Path) -> None:
     for user in users:
         ranked = [item for item in range(data.n_items) if (user, item) not in training]
 
-        def within(item: int, m: int, ranked: list[int] = ranked) -> float:
+        def within(item, m, ranked=ranked):
             above = sum(degrees[other] > degrees[item] for other in ranked)
             alike = sum(degrees[other] == degrees[item] for other in ranked)
             return min(max((m - above) / alike, 0.0), 1.0)
@@ -103,7 +100,7 @@ def test_known_items_are_ranked_without_those_of_training(folder: Path) -> None:
     assert found.rows[1]["test_recall_at_50"] > row["test_recall_at_50_chance"]
 
 
-def test_all_five_floors_rank_known_items(folder: Path) -> None:
+def test_all_five_floors_rank_known_items(folder):
     found = fitted(folder, "warm")
     assert [row["floor"] for row in found.rows] == [*FLOORS]
     assert not found.left_out
@@ -113,9 +110,7 @@ def test_all_five_floors_rank_known_items(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "share"), [("unvalidated", "items"), ("unvalidated-warm", "links")]
 )
-def test_without_validation_training_links_choose(
-    folder: Path, name: str, share: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_validation_training_links_choose(folder, name, share, monkeypatch):
     """The fits that choose neither see the links apart nor any test link."""
     data = load(folder, name)
     seen: list[Task] = []
@@ -135,7 +130,7 @@ def test_without_validation_training_links_choose(
     assert choosing[0] == choosing[-1]
 
 
-def test_a_share_apart_is_ranked_as_held_out_links_are(folder: Path) -> None:
+def test_a_share_apart_is_ranked_as_held_out_links_are(folder):
     for name in ("unvalidated", "unvalidated-warm"):
         task = Task.of(load(folder, name))
         reduced, apart = task.apart()
@@ -147,11 +142,11 @@ def test_a_share_apart_is_ranked_as_held_out_links_are(folder: Path) -> None:
             assert not reduced.item_degrees[apart.candidates].any()
 
 
-def test_a_kept_floor_is_not_fitted_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_floor_is_not_fitted_again(folder, monkeypatch):
     fits: list[float] = []
     ridge = FLOORS["ridge"]
 
-    def fit(task: Task, penalty: float) -> models.Fitted:
+    def fit(task, penalty):
         fits.append(penalty)
         return ridge.fit(task, penalty)
 
@@ -171,7 +166,7 @@ def test_a_kept_floor_is_not_fitted_again(folder: Path, monkeypatch: pytest.Monk
     assert len(settings) == len(set(settings))
 
 
-def test_a_damaged_table_is_made_again(folder: Path) -> None:
+def test_a_damaged_table_is_made_again(folder):
     (folder / "warm/floors.parquet").write_bytes(b"no table")
     said: list[str] = []
     pipeline.floor("warm", floors=["popularity"], data_dir=folder, say=said.append)
@@ -179,9 +174,7 @@ def test_a_damaged_table_is_made_again(folder: Path) -> None:
     assert len(kept.read(folder / "warm", load(folder, "warm").fingerprint)) == 1
 
 
-def test_what_does_not_fit_is_refused_before_it_starts(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_is_refused_before_it_starts(folder, monkeypatch):
     only: dict[str, Any] = {"floors": ["profile", "ease"], "again": True}
     words = r"No profile: it would take about .* has 0 s\. A larger --budget overrules this\."
     words += r" No ease: it would .* overrules this; with one --penalty"
@@ -193,15 +186,13 @@ def test_what_does_not_fit_is_refused_before_it_starts(
     assert re.search(r"it needs about .* GiB of memory, and .* are free", found.left_out["profile"])
 
 
-def test_what_lacks_links_is_refused_before_content_is_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_lacks_links_is_refused_before_content_is_read(folder, monkeypatch):
     monkeypatch.setattr(pipeline.Case, "of", lambda *given, **more: pytest.fail("read"))
     with pytest.raises(UsageError, match="No ease, popularity: the held-out items of cold"):
         fitted(folder, "cold", floors=["ease", "popularity"], again=True)
 
 
-def test_floors_say_what_they_lack(folder: Path) -> None:
+def test_floors_say_what_they_lack(folder):
     warm = load(folder, "warm")
     wordless = replace(warm, vocabulary=replace(warm.vocabulary, words=(), counts=()))
     assert "neither texts nor features" in str(measure.lack(wordless, "profile"))
@@ -217,25 +208,23 @@ def test_floors_say_what_they_lack(folder: Path) -> None:
         fitted(folder, "absent")
 
 
-def singular(*given: Any) -> Any:
+def singular(*given):
     return models._inverse(-np.eye(3), 0.5)
 
 
-def unbounded(*given: Any) -> Any:
+def unbounded(*given):
     return lambda items: lambda users: np.full((len(users), len(items)), np.nan, np.float32)
 
 
 @pytest.mark.parametrize("fit", [singular, unbounded])
 @pytest.mark.parametrize("penalty", [1e-12, None])
-def test_too_small_a_penalty_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, fit: Any, penalty: float | None
-) -> None:
+def test_too_small_a_penalty_is_named(folder, monkeypatch, fit, penalty):
     monkeypatch.setitem(models.FLOORS, "ease", replace(FLOORS["ease"], fit=fit))
     with pytest.raises(UsageError, match="so small a penalty: use a larger --penalty"):
         fitted(folder, "warm", floors=["ease"], penalty=penalty, again=True)
 
 
-def test_a_penalty_is_climbed_to_from_the_middle() -> None:
+def test_a_penalty_is_climbed_to_from_the_middle():
     for top, asked in {2.0: [3, 4, 2, 1], 3.0: [3, 4, 2], 5.0: [3, 4, 5]}.items():
         best, heights = measure.climb([1, 2, 3, 4, 5], lambda value: -abs(value - top))  # noqa: B023
         assert (best, [*heights]) == (top, asked)
@@ -243,7 +232,7 @@ def test_a_penalty_is_climbed_to_from_the_middle() -> None:
 
 @pytest.mark.parametrize("name", ["ridge", "ease"])
 @pytest.mark.parametrize(("n_users", "width"), [(1500, 700), (900, 2000)])
-def test_a_cost_counts_about_the_bytes_of_the_matrices(name: str, n_users: int, width: int) -> None:
+def test_a_cost_counts_about_the_bytes_of_the_matrices(name, n_users, width):
     rng = np.random.default_rng(0)
     links = sparse.random_array((n_users, 1100), density=0.01, rng=rng, dtype=np.float32)
     content = sparse.random_array((1100, width), density=0.01, rng=rng, dtype=np.float32)
@@ -256,7 +245,7 @@ def test_a_cost_counts_about_the_bytes_of_the_matrices(name: str, n_users: int, 
     assert 0.5 < bytes_ / peak < 2
 
 
-def test_a_common_word_takes_no_memory() -> None:
+def test_a_common_word_takes_no_memory():
     """With it the products of all pairs of texts differ from 0."""
     content = sparse.random_array((2000, 300), density=0.01, rng=np.random.default_rng(0)).tolil()
     content[:, 0] = 1.0
@@ -270,7 +259,7 @@ def test_a_common_word_takes_no_memory() -> None:
     np.testing.assert_allclose(gram, rows.toarray() @ rows.toarray().T, rtol=1e-5)
 
 
-def test_the_operations_of_a_cost_are_those_of_the_matrices() -> None:
+def test_the_operations_of_a_cost_are_those_of_the_matrices():
     links, content = sparse.csr_array(np.ones((5, 40))), sparse.csr_array(np.eye(40, 30))
     task = Task(links, content)
     profile, ease = models.profile_cost(task, 10), models.ease_cost(task, 8)
@@ -282,7 +271,7 @@ def test_the_operations_of_a_cost_are_those_of_the_matrices() -> None:
     assert ease.operations == 5**3 + models.SLOW * 4 * 200 * 5
 
 
-def test_the_command_prints_one_table(folder: Path) -> None:
+def test_the_command_prints_one_table(folder):
     words = ("floor", "cold", "--data-dir", folder)
     check(
         invoke(*words),
@@ -305,9 +294,7 @@ def test_the_command_prints_one_table(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("penalty", "said"), [(1.0, "smallest"), (1000.0, "largest"), (30.0, None)]
 )
-def test_a_penalty_at_an_end_of_its_range_is_named(
-    folder: Path, penalty: float, said: str | None
-) -> None:
+def test_a_penalty_at_an_end_of_its_range_is_named(folder, penalty, said):
     row = fitted(folder, "cold", floors=["ridge"]).rows[0]
 
     notes = floors_table("cold", [{**row, "penalty": penalty}]).notes
@@ -319,8 +306,8 @@ def test_a_penalty_at_an_end_of_its_range_is_named(
     ] * (said is not None)
 
 
-def test_an_interrupt_keeps_what_is_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*args: Any) -> None:
+def test_an_interrupt_keeps_what_is_done(folder, monkeypatch):
+    def interrupted(*args):
         raise KeyboardInterrupt
 
     (folder / "cold/floors.parquet").unlink(missing_ok=True)
@@ -345,7 +332,7 @@ validation items."""
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", REFERENCES)
-def test_references_are_met(name: str, shared_data: Path, tmp_path: Path) -> None:
+def test_references_are_met(name, shared_data, tmp_path):
     source = shared_data / name
     if name == "citeulike-a":
         options: Any = citeulike.Options(

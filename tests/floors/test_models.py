@@ -1,13 +1,11 @@
 """Floors beside their formulas, written out on data small enough to invert."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import linalg, sparse
 
 from ncfbench.floors import models
-from ncfbench.floors.task import Features, Task
+from ncfbench.floors.task import Task
 
 RNG = np.random.default_rng(5)
 LINKS = (RNG.random((7, 9)) < 0.4).astype(np.float32)
@@ -18,18 +16,18 @@ ALL = np.arange(9, dtype=np.int32)
 ALL_USERS = np.arange(7)
 
 
-def task(content: Features | None = CONTENT, links: np.ndarray = LINKS) -> Task:
+def task(content=CONTENT, links=LINKS):
     return Task(sparse.csr_array(links), content)
 
 
-def test_popularity_counts_training_links() -> None:
+def test_popularity_counts_training_links():
     scores = models.popularity(task())(ALL)(np.array([2, 0]))
 
     assert scores.tolist() == [LINKS.sum(axis=0).tolist()] * 2
 
 
 @pytest.mark.parametrize("candidates", [NEW, ALL])
-def test_a_profile_adds_the_products_with_the_users_items(candidates: np.ndarray) -> None:
+def test_a_profile_adds_the_products_with_the_users_items(candidates):
     by_hand = [
         [sum(float(CONTENT[c] @ CONTENT[i]) for i in np.flatnonzero(LINKS[u])) for c in candidates]
         for u in ALL_USERS
@@ -41,9 +39,7 @@ def test_a_profile_adds_the_products_with_the_users_items(candidates: np.ndarray
 
 @pytest.mark.parametrize("candidates", [NEW, ALL])  # fewer than users, and more
 @pytest.mark.parametrize("width", [4, 30])  # fewer than items, and more
-def test_ridge_scores_are_those_of_the_regression_of_each_user(
-    candidates: np.ndarray, width: int
-) -> None:
+def test_ridge_scores_are_those_of_the_regression_of_each_user(candidates, width):
     content = RNG.normal(size=(9, width)).astype(np.float32)
     trained = np.flatnonzero(LINKS.any(axis=0))
     x, y = content[trained].astype(np.float64), LINKS[:, trained].astype(np.float64)
@@ -56,7 +52,7 @@ def test_ridge_scores_are_those_of_the_regression_of_each_user(
 
 
 @pytest.mark.parametrize("n_users", [40, 5])  # more users than items, and fewer
-def test_ease_regresses_each_item_on_all_others(n_users: int) -> None:
+def test_ease_regresses_each_item_on_all_others(n_users):
     links = (RNG.random((n_users, 9)) < 0.5).astype(np.float32)
     links[:, 3] = 0.0  # a new item among known ones
     candidates = np.array([0, 3, 8])
@@ -71,14 +67,14 @@ def test_ease_regresses_each_item_on_all_others(n_users: int) -> None:
         assert scores[:, column] == pytest.approx(x @ weights, rel=1e-5, abs=1e-6)
 
 
-def test_ease_refuses_a_penalty_that_rounding_hides() -> None:
+def test_ease_refuses_a_penalty_that_rounding_hides():
     """Where an item has one user, and he no other item, P_ii is 0."""
     links = np.array([[1, 1, 0], [0, 0, 1]], np.float32)
     with pytest.raises(linalg.LinAlgError):
         models.ease(task(None, links), 1e-8)
 
 
-def test_ials_ends_where_its_objective_has_no_slope(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ials_ends_where_its_objective_has_no_slope(monkeypatch):
     """In batches of two rows, of padded links."""
     monkeypatch.setattr(models, "BATCH_ROWS", 2)
     penalty, unobserved = 0.05, 0.3
@@ -97,7 +93,7 @@ def test_ials_ends_where_its_objective_has_no_slope(monkeypatch: pytest.MonkeyPa
     assert np.abs(slope_of_items[has_links[1]]).max() < 1e-3
 
 
-def test_the_vectors_of_ials_are_those_of_each_candidate() -> None:
+def test_the_vectors_of_ials_are_those_of_each_candidate():
     scores = models.ials(task(), 0.01)(np.array([8, 2]))(np.array([3, 0]))
     assert not scores[:, 0].any()
     unobserved = 2 * LINKS.sum() / LINKS.size

@@ -1,12 +1,9 @@
 """Equal scores and users without training links, from files to figures."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,14 +19,14 @@ from ncfbench.storage.schemas import QUALITY
 N_ITEMS, TEXTS = 260, 90
 
 
-def text_of(item: int) -> str:
+def text_of(item):
     """One of 90 texts, so that items have twins; the words of some are in no training item."""
     rng = np.random.default_rng(item % TEXTS)
     words = rng.zipf(1.3, rng.integers(2, 12)) % 1000
     return " ".join(f"w{word}" for word in words)
 
 
-def write_files(folder: Path, *, reverse: bool = False) -> list[str]:
+def write_files(folder, *, reverse=False):
     """Write items in the order of their popularity, the first the most popular, or the reverse, and
     the links of users of whom a third has links to test items alone.
     """
@@ -55,7 +52,7 @@ def write_files(folder: Path, *, reverse: bool = False) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """``popular`` and ``reversed``, the same data with their items in opposite orders."""
     folder = tmp_path_factory.mktemp("ties")
     for name in ("popular", "reversed"):
@@ -65,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_order_of_the_items_file_changes_no_floor(folder: Path) -> None:
+def test_the_order_of_the_items_file_changes_no_floor(folder):
     rows = {
         name: {row["floor"]: row for row in pipeline.floor(name, data_dir=folder).rows}
         for name in ("popular", "reversed")
@@ -81,7 +78,7 @@ def test_the_order_of_the_items_file_changes_no_floor(folder: Path) -> None:
         assert sorted(row["test_item_shares"]) == pytest.approx(sorted(other["test_item_shares"]))
 
 
-def test_a_profile_by_hand(folder: Path) -> None:
+def test_a_profile_by_hand(folder):
     """Words that no training item has count in the length of a text, as words of df = 0."""
     data = load(folder, "popular")
     (row,) = pipeline.floor("popular", data_dir=folder, floors=["profile"], again=True).rows
@@ -91,7 +88,7 @@ def test_a_profile_by_hand(folder: Path) -> None:
     df = Counter(word for item in training for word in {*texts[item]})
     assert any(word not in df for text in texts for word in text)
 
-    def vector(text: list[str], *, with_unseen: bool) -> dict[str, float]:
+    def vector(text, *, with_unseen):
         weights = {
             word: (1 + math.log(tf)) * (math.log((1 + len(training)) / (1 + df[word])) + 1)
             for word, tf in Counter(text).items()
@@ -105,7 +102,7 @@ def test_a_profile_by_hand(folder: Path) -> None:
         for user, item in zip(*map(np.ndarray.tolist, data.links(split)), strict=True):
             of_users.setdefault(user, set()).add(item)
 
-    def recall(*, with_unseen: bool) -> float:
+    def recall(*, with_unseen):
         vectors = [vector(text, with_unseen=with_unseen) for text in texts]
         recalls = []
         for user, own in links["test"].items():
@@ -132,7 +129,7 @@ def test_a_profile_by_hand(folder: Path) -> None:
 
 @pytest.mark.parametrize("width", [5, 30])
 @pytest.mark.parametrize("n_users", [1, 3, 40])
-def test_items_of_one_content_tie_to_the_last_bit(width: int, n_users: int) -> None:
+def test_items_of_one_content_tie_to_the_last_bit(width, n_users):
     """Of dense content too, of which libraries round a column by where it stands; by both
     forms of ridge regression.
     """
@@ -149,7 +146,7 @@ def test_items_of_one_content_tie_to_the_last_bit(width: int, n_users: int) -> N
                 np.testing.assert_array_equal(by_item[:, :23], by_item[:, start : start + 23])
 
 
-def test_users_without_training_links_get_chance(folder: Path, tmp_path: Path) -> None:
+def test_users_without_training_links_get_chance(folder, tmp_path):
     """Neither the file's order nor a table of users helps them; all say how many they are."""
     data = load(folder, "popular")
     cold = [user for user in np.unique(data.links("test")[0]) if not data.has_links[user]]

@@ -4,8 +4,6 @@ Positives are pulled, as hard as others are pushed, on one scale, between vector
 padding counts for nothing.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -13,72 +11,72 @@ import jax.numpy as jnp
 from jax.nn import logsumexp, relu, sigmoid, softmax, softplus
 
 
-def unit(x: Any) -> Any:
+def unit(x):
     return x / jnp.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def eye(scores: Any) -> Any:
+def eye(scores):
     return jnp.eye(len(scores), dtype=bool)
 
 
-def ce(scores: Any) -> Any:
+def ce(scores):
     return jnp.mean(rows(scores))
 
 
-def rows(scores: Any) -> Any:
+def rows(scores):
     return logsumexp(scores, axis=1) - jnp.diagonal(scores)
 
 
-def nce(pos: Any, neg: Any) -> Any:
+def nce(pos, neg):
     return jnp.mean(nce_rows(pos, neg))
 
 
-def nce_rows(pos: Any, neg: Any) -> Any:
+def nce_rows(pos, neg):
     return logsumexp(jnp.concatenate([pos[:, None], neg], axis=1), axis=1) - pos
 
 
-def bpr_rows(pos: Any, neg: Any) -> Any:
+def bpr_rows(pos, neg):
     return jnp.mean(softplus(neg - pos[:, None]), axis=1)
 
 
-def bce(pos: Any, neg: Any) -> Any:
+def bce(pos, neg):
     return jnp.mean(softplus(-pos)) + jnp.mean(softplus(neg))
 
 
-def cosine(f: Any, g: Any) -> Any:
+def cosine(f, g):
     return unit(f) @ unit(g).T
 
 
-def drawn(f: Any, g: Any) -> Any:
+def drawn(f, g):
     return jnp.einsum("bd,bkd->bk", f, g)
 
 
-def views(f: Any, g: Any) -> Any:
+def views(f, g):
     """Scores of a batch's vectors of both sides with all of them, float[2b, 2b]."""
     both = jnp.concatenate([unit(f), unit(g)])
     return both @ both.T
 
 
-def simclr(scores: Any) -> Any:
+def simclr(scores):
     n = len(scores)
     positive = scores[jnp.arange(n), (jnp.arange(n) + n // 2) % n]
     return jnp.mean(logsumexp(scores, axis=1) - positive)
 
 
-def off(scores: Any, mask: Any) -> Any:
+def off(scores, mask):
     return jnp.where(mask, -1e9, scores)
 
 
-def real(scores: Any, mask: Any) -> Any:
+def real(scores, mask):
     """Scores without the columns of padding, but for the rows' own items."""
     return off(scores, ~(mask[None, :] > 0) & ~eye(scores))
 
 
-def hardest(scores: Any, k: int) -> Any:
+def hardest(scores, k):
     return jax.lax.top_k(scores, min(k, scores.shape[1]))[0]
 
 
-def same(ids: Any) -> Any:
+def same(ids):
     return ids[:, None] == ids[None, :]
 
 

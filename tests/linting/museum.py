@@ -3,9 +3,6 @@
 A fault has the code of the finding that must name it, and the report that describes it.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as np
@@ -28,18 +25,18 @@ CORRECT: dict[str, Exhibit] = {}
 """Losses that are right, by name, with the codes of the parts that are not."""
 
 
-def fault(code: str, source: str = "", **more: Any) -> Callable[[Any], Any]:
+def fault(code, source="", **more):
     """Make a loss one of :data:`FAULTS`."""
     return _exhibit(FAULTS, code, source=source, **more)
 
 
-def right(*codes: str) -> Callable[[Any], Any]:
+def right(*codes):
     """Make a loss one of :data:`CORRECT`."""
     return _exhibit(CORRECT, *codes)
 
 
-def _exhibit(losses: dict[str, Exhibit], *codes: str, **more: Any) -> Callable[[Any], Any]:
-    def add(loss: Any) -> Any:
+def _exhibit(losses, *codes, **more):
+    def add(loss):
         losses[loss.__name__] = Exhibit(loss, codes, **more)
         return loss
 
@@ -50,60 +47,58 @@ GITHUB = "https://github.com"
 TFRS, ST = f"{GITHUB}/tensorflow/recommenders", f"{GITHUB}/huggingface/sentence-transformers"
 
 
-def unit(x: Any) -> Any:
+def unit(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def cross_entropy(logits: Any) -> Any:
+def cross_entropy(logits):
     """The mean over rows whose label is the diagonal."""
     return -np.mean(np.diagonal(log_softmax(logits, axis=1)))
 
 
-def same(ids: Any) -> Any:
+def same(ids):
     """Pairs of different rows with one id."""
     return (ids[:, None] == ids[None, :]) & ~np.eye(len(ids), dtype=bool)
 
 
-def corrected(scores: Any, item_ids: Any, probability: Any) -> Any:
+def corrected(scores, item_ids, probability):
     """Logits of an in-batch softmax with everything right."""
     shift = np.log(max(len(scores) - 1, 1) * probability)[None, :] * (1 - np.eye(len(scores)))
     return np.where(same(item_ids), -1e9, scores - shift)
 
 
 @fault("logq-sign", f"{TFRS}/issues/219")
-def logq_sign(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+def logq_sign(users, items, item_ids, probability):
     scores = 20 * unit(users) @ unit(items).T
     return cross_entropy(np.where(same(item_ids), -1e9, scores + np.log(probability)[None, :]))
 
 
 @fault("missing-logq", f"{GITHUB}/NVIDIA-Merlin/models/issues/161")
-def missing_logq(scores: Any, item_ids: Any, temperature: float = 0.05) -> Any:
+def missing_logq(scores, item_ids, temperature=0.05):
     return cross_entropy(np.where(same(item_ids), -1e9, scores / temperature))
 
 
 @fault("logq-positive", "https://arxiv.org/abs/2507.09331")
-def logq_of_the_positive(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+def logq_of_the_positive(users, items, item_ids, probability):
     scores = 20 * unit(users) @ unit(items).T
     return cross_entropy(np.where(same(item_ids), -1e9, scores - np.log(probability)[None, :]))
 
 
 @fault("logq-scale", f"{GITHUB}/NVIDIA-Merlin/models/pull/1051")
-def logq_over_temperature(
-    users: Any, items: Any, log_probability: Any, temperature: float = 0.1
-) -> Any:
+def logq_over_temperature(users, items, log_probability, temperature=0.1):
     scores = unit(users) @ unit(items).T - log_probability[None, :]
     return cross_entropy(scores / temperature)
 
 
 @fault("duplicates", f"{ST}/issues/3189")
-def duplicates(users: Any, items: Any, probability: Any) -> Any:
+def duplicates(users, items, probability):
     scores = 10 * users @ items.T
     shift = np.log((len(scores) - 1) * probability)[None, :] * (1 - np.eye(len(scores)))
     return cross_entropy(scores - shift)
 
 
 @fault("linked", f"{ST}/issues/608")
-def linked_pairs(users: Any, items: Any, item_ids: Any) -> Any:
+def linked_pairs(users, items, item_ids):
     scores = users @ items.T
     margin = scores - np.diagonal(scores)[:, None]
     counts = ~same(item_ids) & ~np.eye(len(scores), dtype=bool)
@@ -111,19 +106,13 @@ def linked_pairs(users: Any, items: Any, item_ids: Any) -> Any:
 
 
 @fault("mask-zero", f"{GITHUB}/google-research/simclr/issues/20")
-def multiplied_mask(users: Any, items: Any, item_ids: Any, probability: Any) -> Any:
+def multiplied_mask(users, items, item_ids, probability):
     scores = 10 * unit(users) @ unit(items).T
     return cross_entropy(corrected(scores, np.arange(len(scores)), probability) * ~same(item_ids))
 
 
 @fault("idle-flag", f"{TFRS}/issues/706")
-def idle_flag(
-    users: Any,
-    items: Any,
-    item_ids: Any,
-    probability: Any,
-    remove_accidental_hits: bool = True,
-) -> Any:
+def idle_flag(users, items, item_ids, probability, remove_accidental_hits=True):
     logits = corrected(20 * unit(users) @ unit(items).T, np.arange(len(users)), probability)
     if remove_accidental_hits:
         logits = logits - same(item_ids) * np.finfo(np.float32).tiny
@@ -131,9 +120,7 @@ def idle_flag(
 
 
 @fault("idle-flag", f"{GITHUB}/FlagOpen/FlagEmbedding/issues/1027")
-def idle_in_batch_flag(
-    users: Any, items: Any, negatives: Any, use_in_batch_negatives: bool = True
-) -> Any:
+def idle_in_batch_flag(users, items, negatives, use_in_batch_negatives=True):
     positive = np.sum(users * items, axis=-1)
     negative = np.einsum("bd,bkd->bk", users, negatives)
     if use_in_batch_negatives:
@@ -141,19 +128,17 @@ def idle_in_batch_flag(
     return np.mean(softplus(negative - positive[:, None]))
 
 
-def bpr(positive_scores: Any, negative_scores: Any) -> Any:
+def bpr(positive_scores, negative_scores):
     return np.mean(softplus(negative_scores - positive_scores[:, None]))
 
 
-def drawn_without_logq(positive_scores: Any, negative_scores: Any) -> Any:
+def drawn_without_logq(positive_scores, negative_scores):
     logits = np.concatenate([positive_scores[:, None], negative_scores], axis=1)
     return np.mean(logsumexp(logits, axis=1) - positive_scores)
 
 
 @fault("temperature-twice", f"{GITHUB}/Adibvafa/CodonTransformer/pull/20")
-def temperature_twice(
-    users: Any, items: Any, item_ids: Any, probability: Any, temperature: float = 0.2
-) -> Any:
+def temperature_twice(users, items, item_ids, probability, temperature=0.2):
     scores = unit(users) @ unit(items).T / temperature
     return cross_entropy(corrected(scores / temperature, item_ids, probability))
 
@@ -162,43 +147,43 @@ def temperature_twice(
 class FixedDivisor:
     """The sum over the rows by the batch size of the settings."""
 
-    def __init__(self, batch_size: int) -> None:
+    def __init__(self, batch_size):
         self.batch_size = batch_size
 
-    def __call__(self, positive_scores: Any, negative_scores: Any) -> Any:
+    def __call__(self, positive_scores, negative_scores):
         rows = np.mean(softplus(negative_scores - positive_scores[:, None]), axis=1)
         return np.sum(rows) / self.batch_size
 
 
 @fault("over-users", f"{GITHUB}/LongmaoTeamTf/deep_recommenders/issues/4")
-def over_users(users: Any, items: Any) -> Any:
+def over_users(users, items):
     return cross_entropy(10 * unit(items) @ unit(users).T)
 
 
 @fault("wrong-sign", f"{GITHUB}/kefirski/pytorch_NEG_loss/issues/5")
-def negated(positive_scores: Any, negative_scores: Any) -> Any:
+def negated(positive_scores, negative_scores):
     return np.mean(softplus(positive_scores[:, None] - negative_scores))
 
 
 @fault("wrong-negative", f"{GITHUB}/maciejkula/spotlight")
-def neighbours_negatives(users: Any, items: Any, negatives: Any) -> Any:
+def neighbours_negatives(users, items, negatives):
     positive = np.sum(users * items, axis=-1)
     negative = np.einsum("bd,bkd->bk", np.roll(users, 1, axis=0), negatives)
     return np.mean(softplus(negative - positive[:, None]))
 
 
 @fault("squashed", f"{GITHUB}/nishnik/Deep-Semantic-Similarity-Model-PyTorch/issues/2")
-def double_softmax(users: Any, items: Any, temperature: float = 0.1) -> Any:
+def double_softmax(users, items, temperature=0.1):
     return cross_entropy(softmax(users @ items.T / temperature, axis=1))
 
 
 @fault("batch-axis", f"{GITHUB}/alireza-nasiri/SoundCLR/issues/4")
-def normalised_along_batch(users: Any, items: Any, temperature: float = 0.1) -> Any:
+def normalised_along_batch(users, items, temperature=0.1):
     f, g = (x / np.sqrt(np.sum(x**2, axis=0) + 1e-18) for x in (users, items))
     return cross_entropy(f @ g.T / temperature)
 
 
 @fault("wrong-negative", f"{GITHUB}/IntelLabs/matsciml/pull/347")
-def broadcast(positive_scores: Any, negative_scores: Any) -> Any:
+def broadcast(positive_scores, negative_scores):
     """All rows' positives against all rows' negatives, for [b] - [b, 1] is [b, b]."""
     return np.mean(softplus(negative_scores[:, :1] - positive_scores))

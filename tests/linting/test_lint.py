@@ -1,10 +1,6 @@
 """The lint of losses: the museum, and each probe against plain arithmetic."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +20,7 @@ from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import logistic, measure
 from ncfbench.linting.findings import KINDS
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.lint import Lint, lint_loss
+from ncfbench.linting.lint import lint_loss
 from ncfbench.linting.scenes import Scenes
 from ncfbench.linting.signature import read_loss
 from ncfbench.testing import assert_no_findings
@@ -37,18 +33,18 @@ OTHERS = (
 )
 
 
-def lint(name: str) -> Lint:
+def lint(name):
     exhibit = {**FAULTS, **CORRECT}[name]
     return lint_loss(exhibit.loss)
 
 
-def evaluator(loss: Any) -> Evaluator:
+def evaluator(loss):
     return Evaluator.of(read_loss(loss), GRAPH)
 
 
 @pytest.mark.long_cases(OTHERS)
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults_are_named(name: str) -> None:
+def test_faults_are_named(name):
     found, exhibit = lint(name), FAULTS[name]
     codes = [each.code for each in found.findings if each.severity == exhibit.severity]
     assert {*exhibit.codes} <= {*codes}
@@ -60,7 +56,7 @@ def test_faults_are_named(name: str) -> None:
 
 @pytest.mark.long_cases(OTHERS)
 @pytest.mark.parametrize("name", CORRECT)
-def test_correct_losses_are_not_accused(name: str) -> None:
+def test_correct_losses_are_not_accused(name):
     assert {each.code for each in lint(name).errors} == {*CORRECT[name].codes}
 
 
@@ -69,20 +65,20 @@ def test_correct_losses_are_not_accused(name: str) -> None:
     "|sigmoid_of_dif|padding_t|padding_in_the|padding_as|own_|users_alone|weights_of_sc)"
 )
 @pytest.mark.parametrize("name", [name for named in WRONG.values() for name in named])
-def test_failed_duties_are_named(name: str) -> None:
+def test_failed_duties_are_named(name):
     ((code, loss),) = [(code, some[name]) for code, some in WRONG.items() if name in some]
     assert code in [each.code for each in lint_loss(loss).errors]
 
 
 @pytest.mark.long_cases("(?!decoupled|hardest|masked_rows|weighted|normalised)")
 @pytest.mark.parametrize("name", RIGHT)
-def test_losses_that_do_their_duties_are_right(name: str) -> None:
+def test_losses_that_do_their_duties_are_right(name):
     found = lint_loss(RIGHT[name])
     assert {each.code for each in found.errors} <= {"missing-logq", "duplicates", "linked"}
 
 
-def test_idle_flags_are_errors_by_what_they_promise() -> None:
-    def idle(scores: Any, item_ids: Any, remove_hits: bool = True, training: bool = False) -> Any:
+def test_idle_flags_are_errors_by_what_they_promise():
+    def idle(scores, item_ids, remove_hits=True, training=False):
         return cross_entropy(scores)
 
     found = lint_loss(idle).findings
@@ -90,7 +86,7 @@ def test_idle_flags_are_errors_by_what_they_promise() -> None:
     assert severities == {"remove_hits": "error", "training": "warning"}
 
 
-def test_rules_list_every_finding() -> None:
+def test_rules_list_every_finding():
     shown = CliRunner().invoke(app, ["lint", "--rules"])
     assert shown.exit_code == 0
     assert all(code in shown.stdout for code in KINDS)
@@ -99,21 +95,21 @@ def test_rules_list_every_finding() -> None:
 # Pushes, and what is read from them.
 
 
-def in_batch(users: Any, items: Any) -> Any:
+def in_batch(users, items):
     scores = 5 * users @ items.T
     return jnp.mean(jnp.log(jnp.sum(jnp.exp(scores), axis=1)) - jnp.diagonal(scores))
 
 
-def of_scores(scores: Any) -> Any:
+def of_scores(scores):
     return cross_entropy(5 * scores)
 
 
-def normalising(users: Any, items: Any) -> Any:
+def normalising(users, items):
     return cross_entropy(5 * unit(users) @ unit(items).T) + 0.1 * jnp.mean(items**2)
 
 
 @pytest.mark.parametrize("loss", [in_batch, of_scores, normalising])
-def test_pushes_are_the_derivatives_by_scores(loss: Any) -> None:
+def test_pushes_are_the_derivatives_by_scores(loss):
     """Neither a norm nor a penalty on lengths is a push on a pair."""
     one = evaluator(loss)
     scene = one.scenes().plain(0, ROWS)
@@ -123,18 +119,18 @@ def test_pushes_are_the_derivatives_by_scores(loss: Any) -> None:
         np.testing.assert_allclose(one.pushes_on_users(scene), expected, atol=1e-9)
 
 
-def zeroed_diagonal(scores: Any) -> Any:
+def zeroed_diagonal(scores):
     others = 5 * scores * (1 - jnp.eye(len(scores)))
     own = 5 * jnp.diagonal(scores)
     return jnp.mean(jnp.log(jnp.exp(own) + jnp.exp(others).sum(axis=1)) - own)
 
 
-def hotter_positive(scores: Any) -> Any:
+def hotter_positive(scores):
     return cross_entropy(5 * scores + 10 * scores * jnp.eye(len(scores)))
 
 
 @pytest.mark.parametrize(("loss", "scale"), [(zeroed_diagonal, 5), (hotter_positive, 15)])
-def test_pulls_and_pushes_are_those_of_the_softmax(loss: Any, scale: float) -> None:
+def test_pulls_and_pushes_are_those_of_the_softmax(loss, scale):
     """A constant has a share of the softmax, and a positive's own scale is a factor of pulls."""
     one = evaluator(loss)
     scene = one.scenes().plain(0, ROWS)
@@ -147,7 +143,7 @@ def test_pulls_and_pushes_are_those_of_the_softmax(loss: Any, scale: float) -> N
     assert balance.ratios(one, [scene]) == pytest.approx(pull / push, rel=1e-6)
 
 
-def test_pushes_of_drawn_negatives_meet_their_row() -> None:
+def test_pushes_of_drawn_negatives_meet_their_row():
     one = evaluator(bpr)
     scene = one.scenes().plain(0, ROWS)
     push, s = one.pushes(scene), scene.scores
@@ -160,8 +156,8 @@ def test_pushes_of_drawn_negatives_meet_their_row() -> None:
 
 
 @pytest.mark.parametrize("scale", [0.5, 3.0, 20.0])
-def test_scale_and_amplitude_are_exact(scale: float) -> None:
-    def loss(scores: Any) -> Any:
+def test_scale_and_amplitude_are_exact(scale):
+    def loss(scores):
         return 2 * cross_entropy(scale * scores)
 
     one = evaluator(loss)
@@ -172,10 +168,8 @@ def test_scale_and_amplitude_are_exact(scale: float) -> None:
 @pytest.mark.parametrize(
     ("value", "constant", "is_named"), [(0.99, 1, 0), (0.99, 0.99, 0), (0.9, 0.9, 1)]
 )
-def test_a_temperature_near_one_shows_nothing(
-    value: float, constant: float, is_named: bool
-) -> None:
-    def loss(scores: Any, temperature: float = value) -> Any:
+def test_a_temperature_near_one_shows_nothing(value, constant, is_named):
+    def loss(scores, temperature=value):
         return cross_entropy(scores / constant / temperature)
 
     one = evaluator(loss)
@@ -183,7 +177,7 @@ def test_a_temperature_near_one_shows_nothing(
     assert codes == ["temperature-twice"] * is_named
 
 
-def test_facts_of_a_corrected_softmax() -> None:
+def test_facts_of_a_corrected_softmax():
     facts = measure(evaluator(in_batch_softmax))
     assert facts.kind == "listwise"
     assert facts.normalises
@@ -202,7 +196,7 @@ def test_facts_of_a_corrected_softmax() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10_000))
-def test_scenes_have_the_links_that_they_claim(seed: int) -> None:
+def test_scenes_have_the_links_that_they_claim(seed):
     scenes = Scenes(GRAPH, 2)
     last = ROWS - 1
     expected = {
@@ -224,7 +218,7 @@ def test_scenes_have_the_links_that_they_claim(seed: int) -> None:
         np.testing.assert_allclose(np.linalg.norm(vectors.columns, axis=1), 1, atol=1e-12)
 
 
-def test_dense_pairs_are_refused(tmp_path: Path) -> None:
+def test_dense_pairs_are_refused(tmp_path):
     path = tmp_path / "pairs.csv"
     rows = [f"{u},{v}" for u in range(12) for v in range(12)]
     path.write_text("\n".join(["user,item", *rows]))
@@ -235,7 +229,7 @@ def test_dense_pairs_are_refused(tmp_path: Path) -> None:
 # What users call.
 
 
-def test_assertion_names_the_fault() -> None:
+def test_assertion_names_the_fault():
     assert_no_findings(bpr)
     with pytest.raises(AssertionError, match="last-batch"):
         assert_no_findings(FixedDivisor)
@@ -251,9 +245,7 @@ def wrong(positive_scores, negative_scores):
 """
 
 
-def test_command_ends_with_six_if_something_is_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_ends_with_six_if_something_is_wrong(tmp_path, monkeypatch):
     (tmp_path / "linted_losses.py").write_text(LOSSES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -1,8 +1,5 @@
 """What the lint reads of a loss: arguments, frameworks, ids, and what it refuses."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -50,12 +47,12 @@ GRAPH = batches.default_graph()
         ("temperature", ""),
     ],
 )
-def test_arguments_go_by_their_names(name: str, role: str) -> None:
+def test_arguments_go_by_their_names(name, role):
     assert role_of(name) == role
 
 
-def test_a_default_makes_an_option() -> None:
-    def loss(scores: Any, p: float = 2.0, axis: int = 1, item_ids: Any = None) -> Any:
+def test_a_default_makes_an_option():
+    def loss(scores, p=2.0, axis=1, item_ids=None):
         return scores.sum()
 
     read = read_loss(loss)
@@ -64,16 +61,16 @@ def test_a_default_makes_an_option() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("masked_rows", True), ("rows_of_padding", False)])
-def test_both_values_of_a_mask_can_mean_padding(name: str, value: bool) -> None:
+def test_both_values_of_a_mask_can_mean_padding(name, value):
     one = Evaluator.of(read_loss(RIGHT[name]), GRAPH)
     (meaning,) = (text for text in one.read_as().values() if "padding" in text)
     assert meaning == f"mask of padding rows [b], {value} is no padding"
 
 
-def test_a_guess_that_may_be_wrong_is_told() -> None:
+def test_a_guess_that_may_be_wrong_is_told():
     """Counts are read as those of items, and b as the batch's size, whatever they are."""
 
-    def loss(users: Any, items: Any, counts: Any, b: Any) -> Any:
+    def loss(users, items, counts, b):
         return bpr(
             jnp.sum(users * items, axis=1), jnp.zeros((len(users), 1)) + 0 * counts.sum() * b
         )
@@ -83,23 +80,23 @@ def test_a_guess_that_may_be_wrong_is_told() -> None:
     assert found["b"] == "number of rows of a full batch"
 
 
-def test_wrong_losses_are_refused() -> None:
-    def unknown(users: Any, items: Any, whatever: Any) -> Any:
+def test_wrong_losses_are_refused():
+    def unknown(users, items, whatever):
         return whatever
 
-    def alone(users: Any) -> Any:
+    def alone(users):
         return users.sum()
 
-    def many(scores: Any) -> Any:
+    def many(scores):
         return scores
 
-    def many_of_jax(scores: Any) -> Any:
+    def many_of_jax(scores):
         return jnp.mean(scores), {"scores": scores}
 
-    def nameless(users: Any, items: Any, /) -> Any:
+    def nameless(users, items, /):
         return users.sum()
 
-    def on_gpu(users: Any, items: Any) -> Any:
+    def on_gpu(users, items):
         raise AssertionError("not compiled with CUDA")
 
     class Without:
@@ -125,7 +122,7 @@ def test_wrong_losses_are_refused() -> None:
         lint_loss(bpr, accept=["missing-log"])
 
 
-def counted_once(users: Any, items: Any, item_ids: Any) -> Any:
+def counted_once(users, items, item_ids):
     """An in-batch softmax in which each distinct item has one column."""
     same = item_ids[:, None] == item_ids[None, :]
     is_own = jnp.eye(len(users), dtype=bool)
@@ -136,7 +133,7 @@ def counted_once(users: Any, items: Any, item_ids: Any) -> Any:
 
 
 @pytest.mark.parametrize(("size", "codes"), [(16, ["missing-logq"]), (20_000, [])])
-def test_items_counted_once_need_less_correction(size: int, codes: list[str]) -> None:
+def test_items_counted_once_need_less_correction(size, codes):
     """A batch that has all items once is no popular sample, a small one is."""
     found = lint_loss(counted_once, batch_size=size)
     assert [each.code for each in found.errors] == codes
@@ -144,31 +141,31 @@ def test_items_counted_once_need_less_correction(size: int, codes: list[str]) ->
     assert found.facts.counts_once
 
 
-def test_tilt_falls_from_one_to_none() -> None:
+def test_tilt_falls_from_one_to_none():
     assert batches.tilt(GRAPH, 1) == pytest.approx(1)
     assert 0.3 < batches.tilt(GRAPH, 64) < 0.7
     assert batches.tilt(GRAPH, 100_000) == pytest.approx(0, abs=1e-3)
 
 
-def test_a_loss_without_effect_is_named() -> None:
-    def constant(users: Any, items: Any) -> Any:
+def test_a_loss_without_effect_is_named():
+    def constant(users, items):
         return 0.0 * jnp.sum(users) + 0.0 * jnp.sum(items)
 
     assert [each.code for each in lint_loss(constant).findings] == ["no-gradient"]
 
 
-def test_a_loss_in_numpy_is_refused() -> None:
-    def loss(positive_scores: Any, negative_scores: Any) -> Any:
+def test_a_loss_in_numpy_is_refused():
+    def loss(positive_scores, negative_scores):
         return np.mean(np.logaddexp(0, negative_scores - positive_scores[:, None]))
 
     with pytest.raises(UsageError, match="no gradient: import jax.numpy as np"):
         lint_loss(loss)
 
 
-def test_a_loss_that_cannot_be_repeated_is_refused() -> None:
+def test_a_loss_that_cannot_be_repeated_is_refused():
     rng = np.random.default_rng(0)
 
-    def noisy(positive_scores: Any, negative_scores: Any) -> Any:
+    def noisy(positive_scores, negative_scores):
         if positive_scores.sum() < 9:  # so that it is not compiled
             return bpr(positive_scores, negative_scores) + rng.normal()
         return 0.0
@@ -180,22 +177,22 @@ def test_a_loss_that_cannot_be_repeated_is_refused() -> None:
 class Remembers:
     """Keeps the items of a call for the next."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.kept: Any = None
 
-    def __call__(self, users: Any, items: Any) -> Any:
+    def __call__(self, users, items):
         pool = items if self.kept is None else jnp.concatenate([items, self.kept])
         self.kept = pool[: len(items)]
         logits = users @ pool.T
         return jnp.mean(logsumexp(logits, axis=1) - jnp.sum(users * items, axis=1))
 
 
-def test_a_memory_that_jax_cannot_trace_is_refused() -> None:
+def test_a_memory_that_jax_cannot_trace_is_refused():
     with pytest.raises(UsageError, match="keeps an array of one call for the next"):
         lint_loss(Remembers())
 
 
-def test_pairs_keep_small_numbers_and_number_names(tmp_path: Path) -> None:
+def test_pairs_keep_small_numbers_and_number_names(tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text("item_id,user_id,more\n7,anna,1\n0,bob,2\n7,anna,3\n")
     graph = batches.read_pairs(path)
@@ -203,7 +200,7 @@ def test_pairs_keep_small_numbers_and_number_names(tmp_path: Path) -> None:
     assert graph.linked(np.int32([0, 1, 1]), np.int32([7, 0, 7])).tolist() == [True, True, False]
 
 
-def test_pairs_without_repeats_can_be_judged(tmp_path: Path) -> None:
+def test_pairs_without_repeats_can_be_judged(tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text("query,text\n" + "".join(f"{n},t{n}\n" for n in range(100)))
     found = lint_loss(CORRECT["in_batch_softmax"].loss, pairs=path)

@@ -1,12 +1,9 @@
 """Pretrained checkpoints: the vectors of BERT's definition, fine-tuning, and what is refused."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -28,7 +25,6 @@ from ncfbench.data.assets.architecture import read_verified
 from ncfbench.data.assets.checkpoint import keep_checkpoint, kept_path
 from ncfbench.data.assets.pieces import Pieces, tokenizer_digest
 from ncfbench.data.sources.custom import Options
-from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.encoders import bert, packing
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
@@ -43,7 +39,7 @@ SMALL = {"dataset": "pieces", "encoder": "bert", "batch_size": 2, "dimension": 4
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory):
     """A data set of word pieces and the checkpoint that they belong to."""
     folder = tmp_path_factory.mktemp("bert")
     write_checkpoint(folder / "model")
@@ -61,16 +57,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pieces(home: Path) -> Dataset:
+def pieces(home):
     return store.load(home / "data", "pieces")
 
 
 @pytest.fixture(scope="module")
-def checkpoint(home: Path, pieces: Dataset) -> str:
+def checkpoint(home, pieces):
     return keep_checkpoint(home / "model", pieces, print)
 
 
-def texts_of(lists: list[list[int]], length: int) -> EncoderInput:
+def texts_of(lists, length):
     tokens = np.array([each + [0] * (length - len(each)) for each in lists], np.int32)
     lengths = jnp.array([len(each) for each in lists], jnp.int32)
     return EncoderInput(
@@ -83,7 +79,7 @@ LISTS = [[2, 5, 6, 7, 3], [], [2, 3], [2, 9, 9, 8, 7, 6, 5, 4, 3], [2, 12, 3]]
 
 @pytest.mark.long
 @pytest.mark.parametrize(("mode", "normalises"), [("mean", True), ("first", False)])
-def test_vectors_by_definition(tmp_path: Path, mode: str, normalises: bool) -> None:
+def test_vectors_by_definition(tmp_path, mode, normalises):
     """In plain NumPy, for texts padded, two at a time and packed; the gradients agree."""
     digest = "0123456789ab"
     folder = kept_path(tmp_path, digest)
@@ -100,7 +96,7 @@ def test_vectors_by_definition(tmp_path: Path, mode: str, normalises: bool) -> N
             patch.setattr(bert, "SHAPE", packing.Shape(12, 24, 2))
             patch.setattr(bert, "MOST_KEPT", most)
 
-            def total(parameters: Any) -> tuple[jax.Array, jax.Array]:
+            def total(parameters):
                 value = nnx.merge(graph, parameters)(texts)
                 return jnp.sum(jnp.sin(value)), value
 
@@ -117,7 +113,7 @@ def test_vectors_by_definition(tmp_path: Path, mode: str, normalises: bool) -> N
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
-def test_pieces_are_those_of_the_tokenizer(pieces: Dataset) -> None:
+def test_pieces_are_those_of_the_tokenizer(pieces):
     """Lower case, split at unknown ends; each text has its first and last piece."""
     assert pieces.item_ids is not None
     words = {
@@ -130,7 +126,7 @@ def test_pieces_are_those_of_the_tokenizer(pieces: Dataset) -> None:
     assert pieces.n_words == len(PIECES) - 1
 
 
-def test_both_files_of_a_tokenizer(tmp_path: Path) -> None:
+def test_both_files_of_a_tokenizer(tmp_path):
     """`tokenizer.json` is read first, without its limit and padding; the case is the model's."""
     write_checkpoint(tmp_path)
     text = "Red fishs cat"
@@ -153,7 +149,7 @@ def test_both_files_of_a_tokenizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_fine_tuning_lowers_the_loss(home: Path, checkpoint: str, tmp_path: Path) -> None:
+def test_fine_tuning_lowers_the_loss(home, checkpoint, tmp_path):
     """From files to a finished run; pretrained weights learn at their own rate."""
     locations = Locations(home / "data", tmp_path)
     more = {"epochs": 4, "checkpoint": checkpoint, "pretrained_learning_rate": 0.01}
@@ -170,7 +166,7 @@ def test_fine_tuning_lowers_the_loss(home: Path, checkpoint: str, tmp_path: Path
 
 @pytest.mark.long
 @pytest.mark.parametrize("frozen", [0, 1])
-def test_rates_and_frozen_layers(pieces: Dataset, checkpoint: str, frozen: int) -> None:
+def test_rates_and_frozen_layers(pieces, checkpoint, frozen):
     """A step of Adam moves a weight by its learning rate: the dense layer's or the pretrained."""
     own = {"checkpoint": checkpoint, "frozen_layers": frozen, "item_dropout": 0.0}
     config = complete(
@@ -195,9 +191,7 @@ def test_rates_and_frozen_layers(pieces: Dataset, checkpoint: str, frozen: int) 
         assert (moves == 0) == (frozen > 0)
 
 
-def test_what_does_not_fit_is_refused(
-    home: Path, pieces: Dataset, checkpoint: str, tiny: Dataset, tmp_path: Path
-) -> None:
+def test_what_does_not_fit_is_refused(home, pieces, checkpoint, tiny, tmp_path):
     other = tmp_path / "other"
     write_checkpoint(other)
     (other / "vocab.txt").write_text("\n".join([*PIECES, "more"]) + "\n")
@@ -254,7 +248,7 @@ DAMAGED: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(
     ("file", "change", "words"), DAMAGED, ids=[f"{file}-{change}" for file, change, _ in DAMAGED]
 )
-def test_damaged_checkpoints_are_named(tmp_path: Path, file: str, change: Any, words: str) -> None:
+def test_damaged_checkpoints_are_named(tmp_path, file, change, words):
     """A text replaces a file; other values change a setting, or the last weight."""
     weights = write_checkpoint(tmp_path)
     path, name = tmp_path / file, "encoder.layer.1.output.dense.bias"
@@ -279,14 +273,14 @@ def test_damaged_checkpoints_are_named(tmp_path: Path, file: str, change: Any, w
         ({"word_embedding_dimension": 8}, "mean"),
     ],
 )
-def test_both_spellings_of_a_pooling(tmp_path: Path, config: Any, pooling: str) -> None:
+def test_both_spellings_of_a_pooling(tmp_path, config, pooling):
     """One name (sentence-transformers 6), or a flag for each; the mean where none is said."""
     write_checkpoint(tmp_path)
     (tmp_path / POOLING).write_text(json.dumps(config))
     assert read_verified(tmp_path).pooling == pooling
 
 
-def test_a_damaged_copy_is_repaired(home: Path, checkpoint: str, tmp_path: Path) -> None:
+def test_a_damaged_copy_is_repaired(home, checkpoint, tmp_path):
     """A run refuses it before its folder is made; the original folder replaces it. An original
     that is damaged is not kept.
     """
@@ -313,14 +307,14 @@ def test_a_damaged_copy_is_repaired(home: Path, checkpoint: str, tmp_path: Path)
     assert sorted(dataset.folder.iterdir()) == before
 
 
-def test_a_missing_package_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(home, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"package tokenizers\. Install .*\[bert\]'"):
         Pieces(home / "model", 9)
 
 
-def test_tokenizers_of_other_kinds_are_refused(home: Path, tmp_path: Path) -> None:
-    def prepare(folder: Path, **more: Any) -> None:
+def test_tokenizers_of_other_kinds_are_refused(home, tmp_path):
+    def prepare(folder, **more):
         options = Options(
             links=home / "links.csv", items=home / "items.csv", tokenizer=folder, **more
         )

@@ -1,7 +1,5 @@
 """Items encoded in blocks: the gradient of the whole batch, in the memory of a block."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -11,7 +9,6 @@ import pytest
 from trial import Trial
 
 from ncfbench.config import complete
-from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout
 
 SMALL: dict[str, Any] = {"dimension": 8, "word_dimension": 16, "filters": 16, "gru_units": 8}
@@ -28,7 +25,7 @@ SMALL: dict[str, Any] = {"dimension": 8, "word_dimension": 16, "filters": 16, "g
     ],
     ids=lambda each: "-".join(map(str, each.values())),
 )
-def test_the_gradient_is_that_of_the_whole_batch(tiny: Dataset, settings: dict[str, Any]) -> None:
+def test_the_gradient_is_that_of_the_whole_batch(tiny, settings):
     """Dropout on, and a last block that is not full: to 1e-6 of its length."""
     found = []
     for block in (0, 24):
@@ -47,7 +44,7 @@ def test_the_gradient_is_that_of_the_whole_batch(tiny: Dataset, settings: dict[s
 
 
 @pytest.mark.long
-def test_activations_of_one_block_are_in_memory(tiny: Dataset) -> None:
+def test_activations_of_one_block_are_in_memory(tiny):
     """By the compiler's own account of the step."""
     sizes = []
     for block in (0, 16):

@@ -1,9 +1,6 @@
 """Settings of the bag of words, beside their definitions in NumPy."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +17,7 @@ from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 WORDS, SIZE = 9, 5
 
 
-def bag(**settings: Any) -> tuple[BagOfWords, np.ndarray, np.ndarray, np.ndarray]:
+def bag(**settings):
     """A bag of noise: words, kernel and bias of its dense layer as float64."""
     config = complete({"encoder": "bow", "word_dimension": SIZE, "dimension": 3} | settings)
     facts = DataFacts(1, 1, WORDS)
@@ -35,7 +32,7 @@ def bag(**settings: Any) -> tuple[BagOfWords, np.ndarray, np.ndarray, np.ndarray
     return made, *arrays
 
 
-def test_a_bag_is_its_definition() -> None:
+def test_a_bag_is_its_definition():
     """A mean over the words that are left, then dense; a text without words has the bias alone."""
     made, table, kernel, bias = bag()
     texts = texts_of(np.random.default_rng(3), 12, 6, WORDS, 0.3)
@@ -50,7 +47,7 @@ def test_a_bag_is_its_definition() -> None:
         np.testing.assert_allclose(found[item], mean @ kernel + bias, atol=1e-5)
 
 
-def test_a_bare_bag_is_the_mean() -> None:
+def test_a_bare_bag_is_the_mean():
     """Without parameters but the words', where both lengths are one; a text without words is 0."""
     made, table, *_ = bag()
     bare = BagOfWords(
@@ -68,13 +65,13 @@ def test_a_bare_bag_is_the_mean() -> None:
         bag(bare_bag=True)
 
 
-def test_blocks_of_texts_give_the_same_sums() -> None:
+def test_blocks_of_texts_give_the_same_sums():
     """Values and gradients, where texts fill no whole block, words repeat, and some have none."""
     rng = np.random.default_rng(4)
     texts = texts_of(rng, BLOCK_TEXTS + 5, 7, WORDS, 0.3)
     table = jnp.asarray(rng.normal(size=(WORDS + 1, SIZE)), jnp.float32)
 
-    def total(table: jax.Array, sums: Any) -> tuple[jax.Array, jax.Array]:
+    def total(table, sums):
         value = sums(table, texts.tokens, texts.present)
         return jnp.sum(jnp.sin(value)), value
 

@@ -1,15 +1,9 @@
 """Contracts of plug-ins: what is wrong is named before a folder is made."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from ncfbench.catalog import BUILT_IN, LOSSES
 from ncfbench.config import Locations, complete
-from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import contracts
 from ncfbench.models.contracts import require_contracts
@@ -127,19 +121,19 @@ RIGHT: list[dict[str, str]] = [
 
 
 @pytest.fixture(autouse=True)
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def module(tmp_path, monkeypatch):
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "shaped.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path / "plugins"))
 
 
-def settings(**choices: str) -> dict[str, Any]:
+def settings(**choices):
     own = {kind: f"shaped:{name}" for kind, name in choices.items()}
     return {"dataset": "tiny", "sampler": "ns", "batch_size": 64, "dimension": 8, **own}
 
 
 @pytest.mark.parametrize(("choices", "message"), WRONG)
-def test_a_broken_contract_is_named(tiny: Dataset, choices: dict[str, str], message: str) -> None:
+def test_a_broken_contract_is_named(tiny, choices, message):
     config = complete(settings(**choices))
     (name,) = choices.values()
     with pytest.raises(UsageError) as caught:
@@ -148,7 +142,7 @@ def test_a_broken_contract_is_named(tiny: Dataset, choices: dict[str, str], mess
 
 
 @pytest.mark.parametrize("choices", RIGHT)
-def test_right_plug_ins_pass(tiny: Dataset, choices: dict[str, str]) -> None:
+def test_right_plug_ins_pass(tiny, choices):
     """Any mask, flat regions, and distances to a target score too."""
     require_contracts(complete(settings(**choices)), tiny)
 
@@ -162,9 +156,7 @@ BUILT_INS: list[dict[str, str]] = [
 
 @pytest.mark.long_cases(r"cnn|mse|log|softmax-logq")
 @pytest.mark.parametrize("choices", BUILT_INS, ids=lambda each: "-".join(each.values()))
-def test_built_in_classes_keep_the_contracts(
-    tiny: Dataset, choices: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_built_in_classes_keep_the_contracts(tiny, choices, monkeypatch):
     """As plug-ins are held to them."""
     small = {"dataset": "tiny", "dimension": 8, "word_dimension": 8}
     config = complete(small | choices)
@@ -172,7 +164,7 @@ def test_built_in_classes_keep_the_contracts(
     contracts._require_plugins.__wrapped__(config, DataFacts.of(tiny), 12)
 
 
-def test_no_folder_is_made(data_dir: Path, tmp_path: Path) -> None:
+def test_no_folder_is_made(data_dir, tmp_path):
     with pytest.raises(UsageError, match="shaped:Wide returns"):
         run(complete(settings(encoder="Wide")), Locations(data_dir, tmp_path / "runs"))
     assert not (tmp_path / "runs").exists()

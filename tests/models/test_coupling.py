@@ -1,7 +1,5 @@
 """Free item vectors that are pulled towards g: the penalty, and the vectors that score."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Any
 
@@ -12,7 +10,6 @@ from flax import nnx
 from trial import Trial
 
 from ncfbench.config import complete, digest, unused_settings
-from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.training.recall import RecallEvaluator
 
@@ -22,7 +19,7 @@ SMALL |= {"dimension": 6, "word_dimension": 6, "encoder": "bow"}
 
 @pytest.mark.long_cases("neg-sg$")
 @pytest.mark.parametrize(("sampler", "loss"), [("neg", "sg"), ("strat-ns", "hinge")])
-def test_the_penalty_is_a_mean_over_positive_links(tiny: Dataset, sampler: str, loss: str) -> None:
+def test_the_penalty_is_a_mean_over_positive_links(tiny, sampler, loss):
     """Items of several links count for each; negatives and padding do not. Against NumPy."""
     chosen = {"sampler": sampler, "loss": loss}
     trials = [Trial(tiny, SMALL | chosen | {"coupling_weight": weight}) for weight in (0.0, 3.0)]
@@ -49,7 +46,7 @@ def test_the_penalty_is_a_mean_over_positive_links(tiny: Dataset, sampler: str, 
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
 
-def test_g_scores_items_that_training_does_not_know(tiny: Dataset) -> None:
+def test_g_scores_items_that_training_does_not_know(tiny):
     own = Trial(tiny, SMALL | {"sampler": "ns"})
     direct = Trial(tiny, SMALL | {"sampler": "ns", "coupling": "direct"})
     free, known = np.asarray(own.parameters["free_items"]["embedding"]), tiny.graph.items_in_use
@@ -64,7 +61,7 @@ def test_g_scores_items_that_training_does_not_know(tiny: Dataset) -> None:
     np.testing.assert_array_equal(*(each.expected for each in ranks))
 
 
-def test_its_weight_counts_only_where_it_is_used() -> None:
+def test_its_weight_counts_only_where_it_is_used():
     plain, weighted = (complete(each) for each in ({}, {"coupling_weight": 5.0}))
     assert digest(plain) == digest(weighted)
     (warning,) = unused_settings(["coupling_weight"], weighted)

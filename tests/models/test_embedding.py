@@ -1,11 +1,7 @@
 """Dense features by a frozen checkpoint: their definition, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,16 +22,14 @@ TEXTS = Texts(np.array([*chain(*TOKENS)], np.int32), np.array([*map(len, TOKENS)
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_blocks(monkeypatch):
     """Two texts in a block, all of one length."""
     monkeypatch.setattr(blocks, "SORTED_WORDS", 12)
     monkeypatch.setattr(blocks, "LENGTHS", 1)
 
 
 @pytest.mark.parametrize(("pooling", "normalises"), [("mean", True), ("first", False)])
-def test_embeddings_are_those_of_the_definition(
-    tmp_path: Path, small_blocks: None, pooling: str, normalises: bool
-) -> None:
+def test_embeddings_are_those_of_the_definition(tmp_path, small_blocks, pooling, normalises):
     weights = write_checkpoint(tmp_path / "model", pooling=pooling, normalises=normalises)
     found, seconds = embed_texts(tmp_path / "model", TEXTS)
     assert found.shape == (len(TOKENS), WIDTH)
@@ -46,7 +40,7 @@ def test_embeddings_are_those_of_the_definition(
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path):
     """Files of links and items, and a checkpoint."""
     write_checkpoint(tmp_path / "model")
     as_csv(tmp_path / "links.csv", LINKS)
@@ -54,12 +48,12 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def options(home: Path, **more: Any) -> dict[str, Any]:
+def options(home, **more):
     files = {"links": home / "links.csv", "items": home / "items.csv", "embed": home / "model"}
     return files | {"test_fraction": 0.34, "validation_fraction": 0.0} | more
 
 
-def test_words_stay_words_beside_embedded_pieces(home: Path) -> None:
+def test_words_stay_words_beside_embedded_pieces(home):
     """An item's features are the standardised vector of its pieces; a plain ``prepare`` with the
     checkpoint's tokenizer gives these.
     """
@@ -91,7 +85,7 @@ def test_words_stay_words_beside_embedded_pieces(home: Path) -> None:
     assert made.feature_seconds > 0
 
 
-def test_the_manifest_names_the_checkpoint_by_content(home: Path) -> None:
+def test_the_manifest_names_the_checkpoint_by_content(home):
     """Another folder of the same model is the same; other weights are not, nor another tokenizer;
     the command to repeat names the folder.
     """
@@ -107,7 +101,7 @@ def test_the_manifest_names_the_checkpoint_by_content(home: Path) -> None:
     assert "--embed model" in store.prepare_command("x", first.manifest)
 
 
-def test_the_command_embeds_with_lsa_beside(home: Path) -> None:
+def test_the_command_embeds_with_lsa_beside(home):
     words = ("--name", "x", "--data-dir", home / "data", "--test-fraction", "0.34")
     files = ("--links", home / "links.csv", "--items", home / "items.csv")
     found = invoke("prepare", "custom", *files, "--embed", home / "model", "--lsa", "1", *words)
@@ -126,7 +120,7 @@ def test_the_command_embeds_with_lsa_beside(home: Path) -> None:
         ({"item_features": "f.npy"}, "reads texts, and the items have"),
     ],
 )
-def test_what_cannot_be_embedded_is_refused(home: Path, more: Any, message: str) -> None:
+def test_what_cannot_be_embedded_is_refused(home, more, message):
     if "item_features" in more:
         np.save(home / "f.npy", np.eye(9))
         more = {"item_features": home / "f.npy"}
@@ -137,7 +131,7 @@ def test_what_cannot_be_embedded_is_refused(home: Path, more: Any, message: str)
     assert not (home / "data" / "x" / "manifest.json").exists()
 
 
-def test_pieces_beyond_the_model_are_refused(home: Path) -> None:
+def test_pieces_beyond_the_model_are_refused(home):
     (home / "model" / "vocab.txt").write_text("\n".join([*PIECES, *"abcdefghij"]) + "\n")
     texts = Texts(np.array([len(PIECES) + 2], np.int32), np.ones(1, np.int32))
     with pytest.raises(UsageError, match="They do not belong together"):

@@ -2,10 +2,6 @@
 values, gradients, memory.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,13 +29,13 @@ SMALL = {
 ENCODERS = ("lstm", "gru", "transformer")
 
 
-def program(encoder: str, backend: str, **more: Any) -> Any:
+def program(encoder, backend, **more):
     """Value, and the gradients of a weighted sum of it; parameters; compiled."""
     config = complete({"encoder": encoder, "feed_forward": 5} | SMALL | more)
     module = find_encoder(encoder).load()(config, DataFacts(1, 1, WORDS), rngs=nnx.Rngs(0))
     graph, parameters = nnx.split(module)
 
-    def total(parameters: Any, texts: EncoderInput) -> tuple[jax.Array, jax.Array]:
+    def total(parameters, texts):
         with traced_for(backend):
             value = nnx.merge(graph, parameters)(texts)
         weights = jnp.sin(1 + jnp.arange(value.size, dtype=jnp.float32).reshape(value.shape))
@@ -49,7 +45,7 @@ def program(encoder: str, backend: str, **more: Any) -> Any:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _small_blocks() -> Any:
+def _small_blocks():
     """Several blocks of four rows, the last one partly filled."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (gru, transformer):
@@ -58,14 +54,14 @@ def _small_blocks() -> Any:
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
-def both(request: pytest.FixtureRequest) -> Any:
+def both(request):
     return [program(request.param, backend) for backend in ("gpu", "cpu")]
 
 
 @pytest.mark.long_cases("(transformer|gru)$")
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([0.0, 0.5, 1.0]))
-def test_both_agree(both: Any, seed: int, removed: float) -> None:
+def test_both_agree(both, seed, removed):
     """Empty texts, full-length ones, words that repeat, and all words removed."""
     texts = texts_of(np.random.default_rng(seed), 20, 9, WORDS, removed)
     plain, packed = (jax.tree.leaves(call(parameters, texts)) for call, parameters in both)
@@ -79,7 +75,7 @@ def test_both_agree(both: Any, seed: int, removed: float) -> None:
     ("encoder", "items", "length"),
     [("lstm", 1, 1), ("lstm", 3, 2), ("transformer", 1, 1), ("transformer", 5, 0)],
 )
-def test_both_agree_on_few_texts(encoder: str, items: int, length: int) -> None:
+def test_both_agree_on_few_texts(encoder, items, length):
     """Fewer texts than a block or the groups hold, one word, and data without any."""
     tokens = np.random.default_rng(0).integers(1, WORDS, (items, length)).astype(np.int32)
     lengths = jnp.full(items, length, jnp.int32)
@@ -91,7 +87,7 @@ def test_both_agree_on_few_texts(encoder: str, items: int, length: int) -> None:
 
 
 @pytest.mark.long
-def test_many_texts_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_texts_are_encoded_in_parts(monkeypatch):
     """Plainly too: to the same numbers, with the activations of one part in memory."""
     texts = texts_of(np.random.default_rng(1), 203, 8, WORDS, 0.3)
     found, sizes = [], []
@@ -119,9 +115,7 @@ def test_many_texts_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
         ("cnn", {"convolution": "projected"}, "conv_general_dilated", []),
     ],
 )
-def test_the_device_chooses_the_form(
-    encoder: str, more: dict[str, Any], words: str, backends: list[str]
-) -> None:
+def test_the_device_chooses_the_form(encoder, more, words, backends):
     """Unless a setting does."""
     texts = texts_of(np.random.default_rng(0), 5, 4, WORDS, 0.0)
     found = []

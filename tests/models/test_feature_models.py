@@ -1,9 +1,6 @@
 """Models of dense features: the numbers by definition, what they teach, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +11,6 @@ from processes import SMALL
 from trial import Trial
 
 from ncfbench.config import complete
-from ncfbench.data.store import Dataset
 from ncfbench.data.text import Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import FIRST_FEATURE, Dropout
@@ -26,7 +22,7 @@ MODELS = (
 )
 
 
-def layers(parameters: Any, features: np.ndarray) -> np.ndarray:
+def layers(parameters, features):
     """Hidden layers and a dense one, in plain NumPy."""
     hidden = parameters.get("hidden", {})
     for place in range(len(hidden)):
@@ -36,7 +32,7 @@ def layers(parameters: Any, features: np.ndarray) -> np.ndarray:
     return np.asarray(features @ np.asarray(dense["kernel"]) + np.asarray(dense["bias"]))
 
 
-def test_vectors_by_definition(featured: Dataset) -> None:
+def test_vectors_by_definition(featured):
     """An MLP of features; beside a text a linear map."""
     nodes = np.arange(featured.n_items, dtype=np.int32)
     for more in MODELS:
@@ -54,7 +50,7 @@ def test_vectors_by_definition(featured: Dataset) -> None:
         np.testing.assert_allclose(items, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_dropped_features_are_zero_and_the_others_larger(featured: Dataset) -> None:
+def test_dropped_features_are_zero_and_the_others_larger(featured):
     """Of an item, whatever stands beside it; the same by its texts' vectors and in evaluation."""
     items = np.array([5, 0, 3, 5], np.int32)
     features = np.asarray(featured.item_features)
@@ -64,7 +60,7 @@ def test_dropped_features_are_zero_and_the_others_larger(featured: Dataset) -> N
         content, towers = trial.content, nnx.merge(trial.trainer.towers, trial.parameters)
 
         @jax.jit
-        def embed(iteration: jax.Array, content: Any = content, towers: Any = towers) -> jax.Array:
+        def embed(iteration, content=content, towers=towers):
             return towers.items(items, content, Dropout(np.uint32(0), iteration))
 
         without = np.asarray(jax.jit(towers.items)(items, content))
@@ -84,7 +80,7 @@ def test_dropped_features_are_zero_and_the_others_larger(featured: Dataset) -> N
         assert len(seen) > 4, "other features in other iterations and items"
 
 
-def test_missing_content_is_refused(tiny: Dataset, featured: Dataset) -> None:
+def test_missing_content_is_refused(tiny, featured):
     with pytest.raises(UsageError, match="reads dense features of items, and tiny has none"):
         Trainer.create(complete(SMALL | {"dataset": "tiny", "encoder": "mlp"}), tiny)
     silent = replace(featured, vocabulary=Vocabulary((), ()))

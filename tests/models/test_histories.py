@@ -1,11 +1,7 @@
 """The user tower of histories: vectors by definition, and the link that is left out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +13,7 @@ from trial import Trial
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.store import Dataset, prepare_dataset
+from ncfbench.data.store import prepare_dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.histories import Histories
 from ncfbench.models.towers import Towers
@@ -38,11 +34,11 @@ EVERY = pytest.mark.parametrize("case", CASES)
 class Made(Trial):
     """Histories, and parameters that are no longer near zero."""
 
-    def __init__(self, dataset: Dataset, **more: Any) -> None:
+    def __init__(self, dataset, **more):
         super().__init__(dataset, HISTORY | more)
         self.add_noise(0.2)
 
-    def user(self, user: int, without: int | None = None) -> np.ndarray:
+    def user(self, user, without=None):
         """f of a user, in plain NumPy."""
         graph, tower = self.graph, jax.device_get(self.parameters["user_tower"])
         items = graph.link_item[graph.user_offsets[user] : graph.user_offsets[user + 1]]
@@ -61,11 +57,11 @@ class Made(Trial):
             vector += tower["vectors"]["embedding"][user]
         return vector
 
-    def scored(self, vector: np.ndarray) -> np.ndarray:
+    def scored(self, vector):
         length = np.linalg.norm(vector)
         return vector / length if self.config.normalize and length > 0 else vector
 
-    def batch_loss(self, batch: Any) -> float:
+    def batch_loss(self, batch):
         """The batch's objective by its formula, a link at a time."""
         config, b = self.config, len(batch.pos_user)
         items = jax.device_get(self.parameters["encoder"]["vectors"]["embedding"])
@@ -99,7 +95,7 @@ class Made(Trial):
 
 @pytest.mark.long_cases("ids|content")
 @pytest.mark.parametrize("history_of", ["ids", "content", "both"])
-def test_vectors_by_definition(tiny_options: Any, tmp_path: Path, history_of: str) -> None:
+def test_vectors_by_definition(tiny_options, tmp_path, history_of):
     """Some users have no training link; with a link left out, some have no other."""
     own = history_of == "both"
     sizes = vars(tiny_options) | {"item_features": 6, "links": 300}
@@ -118,7 +114,7 @@ def test_vectors_by_definition(tiny_options: Any, tmp_path: Path, history_of: st
 
 @pytest.mark.long_cases("(iid|ns)-sg")
 @EVERY
-def test_a_batch_leaves_its_own_links_out(featured: Dataset, case: str) -> None:
+def test_a_batch_leaves_its_own_links_out(featured, case):
     """Of the positive links; of their negatives too where the loss compares both."""
     made = Made(featured, **CASES[case])
     batch = next(made.batches(1))
@@ -127,7 +123,7 @@ def test_a_batch_leaves_its_own_links_out(featured: Dataset, case: str) -> None:
 
 @pytest.mark.long_cases(r"iid-sg|neg-log")
 @EVERY
-def test_the_audit_has_the_objective_and_the_gradient(featured: Dataset, case: str) -> None:
+def test_the_audit_has_the_objective_and_the_gradient(featured, case):
     """The probe is the exact objective here; batches by slots, by scores and by the step agree."""
     made = Made(featured, **CASES[case])
     graph, parameters, embedder = made.graph, made.parameters, made.embedder
@@ -136,7 +132,7 @@ def test_the_audit_has_the_objective_and_the_gradient(featured: Dataset, case: s
     made.check_audit()
 
 
-def with_links(dataset: Dataset, users: np.ndarray, items: np.ndarray) -> Dataset:
+def with_links(dataset, users, items):
     graph = BipartiteGraph.from_links(users, items, dataset.n_users, dataset.n_items)
     changed = replace(dataset)
     vars(changed)["graph"] = graph
@@ -144,7 +140,7 @@ def with_links(dataset: Dataset, users: np.ndarray, items: np.ndarray) -> Datase
 
 
 @pytest.mark.parametrize("leaks", [True, False])
-def test_a_planted_leak(tiny: Dataset, monkeypatch: pytest.MonkeyPatch, leaks: bool) -> None:
+def test_a_planted_leak(tiny, monkeypatch, leaks):
     """Each user has one link: with it in the history the item is told, without it nothing is."""
     rng = np.random.default_rng(0)
     users = np.arange(tiny.n_users, dtype=np.int32)
@@ -167,7 +163,7 @@ def test_a_planted_leak(tiny: Dataset, monkeypatch: pytest.MonkeyPatch, leaks: b
         np.testing.assert_allclose(losses, 1, rtol=1e-5)
 
 
-def test_of_long_histories_a_sample_counts() -> None:
+def test_of_long_histories_a_sample_counts():
     """The same in every run; features are the mean of all items."""
     rng = np.random.default_rng(0)
     users, items = np.nonzero(rng.random((6, 40)) < 0.4)
@@ -196,7 +192,7 @@ def test_of_long_histories_a_sample_counts() -> None:
     assert (taken != [items[users == user][0] for user in range(6)]).any()
 
 
-def test_blocks_of_users_change_nothing(featured: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_users_change_nothing(featured, monkeypatch):
     made = Made(featured, history_of="both", own_vector=True)
     towers = nnx.merge(made.trainer.towers, made.parameters)
     whole = jax.jit(towers.users)(made.content)
@@ -205,7 +201,7 @@ def test_blocks_of_users_change_nothing(featured: Dataset, monkeypatch: pytest.M
     np.testing.assert_allclose(blocks.raw, whole.raw, rtol=1e-5, atol=1e-5)
 
 
-def test_content_that_is_missing_is_refused(tiny: Dataset) -> None:
+def test_content_that_is_missing_is_refused(tiny):
     config: RunConfig = complete(HISTORY | {"history_of": "content"})
     with pytest.raises(UsageError, match="history_of = content reads dense features of items"):
         Trainer.create(config, tiny)

@@ -1,7 +1,5 @@
 """The logQ corrections of the softmax, by exact enumeration of all batches of a small graph."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -22,7 +20,7 @@ SCORES = np.array([[0.30, 0.05, -0.10, 0.12], [-0.20, 0.15, 0.28, -0.05]])
 GAMMA = 10.0
 
 
-def exact_gradient() -> np.ndarray:
+def exact_gradient():
     """The softmax's gradient by all scores: of the links' items, and of those that are no link of
     their users.
     """
@@ -36,7 +34,7 @@ def exact_gradient() -> np.ndarray:
     return found
 
 
-def expected_gradient(loss: str, b: int) -> np.ndarray:
+def expected_gradient(loss, b):
     """The mean gradient by all scores, over all batches of b links drawn with replacement."""
     users, items = np.array(LINKS).T
     graph = BipartiteGraph.from_links(users, items, 2, 4)
@@ -70,7 +68,7 @@ def expected_gradient(loss: str, b: int) -> np.ndarray:
     return found
 
 
-def test_the_positive_item_is_no_draw() -> None:
+def test_the_positive_item_is_no_draw():
     """With the positive's own weight 1 the bias falls as one over the negatives; with the weight
     of a draw, 1 / (n Q), a bias stays.
     """
@@ -88,7 +86,7 @@ def test_the_positive_item_is_no_draw() -> None:
     assert usual[1] < usual[2]
 
 
-def test_the_softmax_is_the_refined_correction() -> None:
+def test_the_softmax_is_the_refined_correction():
     """Its gradient is that of (1 - P) (log sum_j w_j exp(s_j) - s_p), with 1 - P held fixed and
     estimated from the same sample (Khrylchenko et al. 2025).
     """
@@ -98,11 +96,11 @@ def test_the_softmax_is_the_refined_correction() -> None:
     weight = np.where(rng.random((200, 6)) < 0.3, 0, rng.uniform(0, 9, (200, 6)))
     weight[:, 0] += 0.1
 
-    def refined(p: jax.Array, n: jax.Array) -> jax.Array:
+    def refined(p, n):
         s = jax.nn.logsumexp(GAMMA * n, b=weight, axis=1) - GAMMA * p
         return jnp.sum(jax.lax.stop_gradient(jax.nn.sigmoid(s)) * s)
 
-    def ours(p: jax.Array, n: jax.Array) -> jax.Array:
+    def ours(p, n):
         return jnp.sum(loss.rows(p, n, weight, None))
 
     both = [

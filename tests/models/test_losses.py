@@ -1,10 +1,7 @@
 """Losses and the objective against plain Python."""
 
-from __future__ import annotations
-
 import math
 from itertools import islice
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +10,6 @@ import pytest
 
 from ncfbench.catalog import LOSSES, SAMPLERS, find_sampler, losses_for
 from ncfbench.config import complete
-from ncfbench.data.store import Dataset
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_link_loss, link_loss, user_penalty
 from ncfbench.rng import Streams
@@ -23,7 +19,7 @@ from ncfbench.sampling.batch import negative_ids
 SCORES = (-40.0, -3.0, -0.2, 0.0, 0.7, 5.0, 40.0)
 
 
-def log_one_plus_exp(x: float) -> float:
+def log_one_plus_exp(x):
     return max(x, 0) + math.log1p(math.exp(-abs(x)))
 
 
@@ -33,7 +29,7 @@ PLAIN = {
 }
 
 
-def plain_softmax(positive: float, negatives: list[float], weights: list[float]) -> float:
+def plain_softmax(positive, negatives, weights):
     total = math.fsum(w * math.exp(10 * n) for n, w in zip(negatives, weights, strict=True))
     return -math.log(math.exp(10 * positive) / (math.exp(10 * positive) + total))
 
@@ -45,7 +41,7 @@ PLAIN_PAIR = {
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *PLAIN_PAIR])
-def test_losses_by_definition(name: str) -> None:
+def test_losses_by_definition(name):
     loss, scores = make_loss(complete({"loss": name})), np.array(SCORES, np.float32)
     if name in PLAIN:
         found = [*loss.positive(scores), *loss.negative(scores)]
@@ -56,7 +52,7 @@ def test_losses_by_definition(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_softmax_of_a_row() -> None:
+def test_softmax_of_a_row():
     """Zero weights stand for items that are no negatives; without any negative the loss is zero."""
     loss = make_loss(complete({"loss": "softmax"}))
     positive, negative = (
@@ -73,7 +69,7 @@ def test_softmax_of_a_row() -> None:
     assert float(found[2]) == 0
 
 
-def test_gamma_is_used() -> None:
+def test_gamma_is_used():
     for name, gamma, scores, expected in (
         ("hinge", 0.7, (0, 0), 0.7),
         ("log", 2.0, (1, 0), math.log1p(math.exp(-2))),
@@ -83,17 +79,17 @@ def test_gamma_is_used() -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_extreme_scores_stay_finite(name: str) -> None:
+def test_extreme_scores_stay_finite(name):
     """And one without weight is silent, even if it is infinite."""
     config = complete({"loss": name})
     loss = make_loss(config)
 
     @jax.jit
-    def value_and_slopes(*scores_and_weights: np.ndarray) -> Any:
+    def value_and_slopes(*scores_and_weights):
         call = jax.value_and_grad(link_loss, argnums=(0, 1))
         return call(*scores_and_weights, loss, config.lambda_)
 
-    def called(positive: list[float], negative: list[list[float]], weight: float) -> list[Any]:
+    def called(positive, negative, weight):
         weights = np.array([[0.25, weight]] * 2, np.float32)
         scores = np.array(positive, np.float32), np.array(negative, np.float32)
         return list(map(np.asarray, jax.tree.leaves(value_and_slopes(*scores, weights))))
@@ -110,7 +106,7 @@ def test_extreme_scores_stay_finite(name: str) -> None:
     ("sampler", "loss"),
     [(s, name) for s in SAMPLERS for name in losses_for(find_sampler(s))],
 )
-def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str) -> None:
+def test_batch_objective_in_plain_python(tiny, sampler, loss):
     """Scores by id through the layout, in float64."""
     config = complete({"sampler": sampler, "loss": loss, "batch_size": 16, "negatives": 2})
     batch = next(islice(batches(tiny.graph, config, Streams(0)), 3, None))
@@ -118,7 +114,7 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
     f, g = 0.3 * rng.normal(size=(tiny.n_users, 5)), rng.normal(size=(tiny.n_items, 5))
 
     @jax.jit
-    def objective(users: jax.Array, items: jax.Array) -> jax.Array:
+    def objective(users, items):
         return batch_link_loss(users, items, batch, make_loss(config), config.lambda_)
 
     found = float(objective(f[batch.users], g[batch.items]))
@@ -138,6 +134,6 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
     assert found == pytest.approx(expected, rel=2e-5)
 
 
-def test_user_penalty_is_a_mean_of_squared_norms() -> None:
+def test_user_penalty_is_a_mean_of_squared_norms():
     users = jnp.array([[3.0, 4.0], [0.0, 1.0]])
     assert float(user_penalty(users, 0.5)) == pytest.approx(0.5 * (25 + 1) / 2)

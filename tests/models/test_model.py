@@ -1,11 +1,5 @@
 """Encoders: properties that any right implementation has, and a plain one to compare with."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +8,7 @@ from flax import nnx
 from texts import CHECKPOINT_DIGEST, FROM_SCRATCH
 from tiny_bert import write_checkpoint
 
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import complete
 from ncfbench.data.assets.checkpoint import kept_path
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
@@ -25,7 +19,7 @@ WORDS, DIMENSION = 9, 4
 KEY = jax.random.key(7)
 
 
-def small(encoder: str, **settings: Any) -> RunConfig:
+def small(encoder, **settings):
     sizes = {"dimension": DIMENSION, "word_dimension": 3, "filters": 5, "lstm_units": 6}
     sizes |= {"gru_units": 4, "layers": 2, "heads": 2, "width": 6, "feed_forward": 7}
     sizes |= {"mlp_units": 5, "user_units": 5}
@@ -34,23 +28,21 @@ def small(encoder: str, **settings: Any) -> RunConfig:
     return complete({"encoder": encoder} | sizes | settings)
 
 
-def content_of(texts: list[list[int]], length: int) -> DeviceContent:
+def content_of(texts, length):
     tokens = np.array([text + [0] * (length - len(text)) for text in texts], np.int32)
     lengths = np.array([len(text) for text in texts], np.int32)
     return DeviceContent(*jax.device_put((tokens, lengths)))
 
 
 @pytest.fixture
-def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def folder(tmp_path, request):
     """A data set's folder, with a checkpoint where the encoder needs one."""
     if request.node.callspec.params["encoder"] == "bert":
         write_checkpoint(kept_path(tmp_path, CHECKPOINT_DIGEST))
     return tmp_path
 
 
-def towers(
-    config: RunConfig, n_items: int = 6, features: int = 0, folder: Path | None = None
-) -> Towers:
+def towers(config, n_items=6, features=0, folder=None):
     """Towers of noise: biases begin at zero, which would hide one that is applied to padding."""
     facts = DataFacts(7, n_items, WORDS, features, folder)
     made = nnx.eval_shape(lambda: Towers(config, facts, rngs=nnx.Rngs(0)))
@@ -68,7 +60,7 @@ TEXTS = [[1, 2, 3, 4], [], [5], [6, 6, 7, 8, 9], [2, 1], [3, 3, 3]]
 
 @pytest.mark.long_cases("(transformer|gru|bert)$")
 @pytest.mark.parametrize("encoder", [*FROM_SCRATCH, "mlp", "bert"])
-def test_an_item_depends_on_nothing_but_itself(encoder: str, folder: Path) -> None:
+def test_an_item_depends_on_nothing_but_itself(encoder, folder):
     """Neither on its slot, its neighbours and their number, nor on the maximum length of a text;
     also where dropout removes words, and with dense features beside the text.
 
@@ -94,7 +86,7 @@ def test_an_item_depends_on_nothing_but_itself(encoder: str, folder: Path) -> No
     np.testing.assert_allclose(padded, everything[np.array([2, 0, 3, 1, 1, 1])], atol=2e-6)
 
 
-def test_a_user_does_not_depend_on_its_slot() -> None:
+def test_a_user_does_not_depend_on_its_slot():
     """Nor on the other users; two users' vectors differ."""
     content = content_of(TEXTS, 6)
     embed = jax.jit(towers(small("mf")).users)
@@ -103,22 +95,22 @@ def test_a_user_does_not_depend_on_its_slot() -> None:
     assert np.ptp(everything, axis=0).min() > 1e-3
 
 
-def sigmoid(x: np.ndarray) -> np.ndarray:
+def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def arrays_of(module: nnx.Module) -> Any:
+def arrays_of(module):
     """A module's parameters, float64 by their names."""
     return jax.tree.map(
         lambda leaf: np.asarray(leaf, np.float64), nnx.to_pure_dict(nnx.state(module))
     )
 
 
-def linear(layer: Any, x: np.ndarray) -> Any:
+def linear(layer, x):
     return x @ layer["kernel"] + layer.get("bias", 0.0)
 
 
-def words_left(seed: int = 0) -> tuple[EncoderInput, list[list[tuple[int, int]]]]:
+def words_left(seed=0):
     """Texts of which some words are removed, and the (position, word) pairs that are left."""
     content = content_of(TEXTS, 8)
     present = (content.tokens > 0) & (np.random.default_rng(seed).random((6, 8)) < 0.7)
@@ -129,7 +121,7 @@ def words_left(seed: int = 0) -> tuple[EncoderInput, list[list[tuple[int, int]]]
     return EncoderInput(jnp.arange(6), content.tokens, present, content.lengths), left
 
 
-def assert_defined(encoder: str, pooled: Callable[[Any, list[tuple[int, int]], int], Any]) -> None:
+def assert_defined(encoder, pooled):
     """An encoder is a dense layer on what a plain computation gives for the words left."""
     texts, left = words_left()
     module = towers(small(encoder)).encoder
@@ -144,10 +136,10 @@ def assert_defined(encoder: str, pooled: Callable[[Any, list[tuple[int, int]], i
         )
 
 
-def test_cnn_by_definition() -> None:
+def test_cnn_by_definition():
     """A filter sees zeros where a word was removed, and beyond both ends."""
 
-    def pooled(parameters: Any, words: list[tuple[int, int]], length: int) -> Any:
+    def pooled(parameters, words, length):
         table, layer = parameters["words"]["embedding"], parameters["convolution"]
         inputs = np.zeros((length + 2, table.shape[1]))
         for position, word in words:
@@ -161,8 +153,8 @@ def test_cnn_by_definition() -> None:
     assert_defined("cnn", pooled)
 
 
-def test_lstm_by_definition() -> None:
-    def pooled(parameters: Any, words: list[tuple[int, int]], _: int) -> Any:
+def test_lstm_by_definition():
+    def pooled(parameters, words, _):
         output, cell = np.zeros(6), np.zeros(6)
         for _, word in words:
             inputs = linear(parameters["input_gates"], parameters["words"]["embedding"][word])
@@ -174,10 +166,10 @@ def test_lstm_by_definition() -> None:
     assert_defined("lstm", pooled)
 
 
-def test_gru_by_definition() -> None:
+def test_gru_by_definition():
     """Words that were removed are skipped, in both directions."""
 
-    def outputs(gates: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def outputs(gates, inputs):
         state, found = np.zeros(4), []
         for word in inputs:
             ir, iu, inew = np.split(linear(gates["input_gates"], word), 3)
@@ -188,7 +180,7 @@ def test_gru_by_definition() -> None:
             found.append(state)
         return found
 
-    def pooled(parameters: Any, words: list[tuple[int, int]], _: int) -> Any:
+    def pooled(parameters, words, _):
         inputs = [parameters["words"]["embedding"][word] for _, word in words]
         forwards, backwards = parameters["directions"][0], parameters["directions"][1]
         return np.concatenate(
@@ -201,17 +193,17 @@ def test_gru_by_definition() -> None:
     assert_defined("gru", pooled)
 
 
-def test_transformer_by_definition() -> None:
+def test_transformer_by_definition():
     """One position and one head after the other; words keep their positions in the text."""
 
-    def normed(layer: Any, x: np.ndarray) -> Any:
+    def normed(layer, x):
         deviation = np.sqrt(((x - x.mean()) ** 2).mean() + 1e-6)
         return (x - x.mean()) / deviation * layer["scale"] + layer["bias"]
 
-    def gelu(x: np.ndarray) -> Any:
+    def gelu(x):
         return x / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
 
-    def attended(layer: Any, rows: list[np.ndarray]) -> list[np.ndarray]:
+    def attended(layer, rows):
         parts = [np.split(linear(layer["inputs"], row), 3) for row in rows]
         found = []
         for query, _, _ in parts:
@@ -223,7 +215,7 @@ def test_transformer_by_definition() -> None:
             found.append(linear(layer["output"], np.concatenate(heads)))
         return found
 
-    def pooled(parameters: Any, words: list[tuple[int, int]], _: int) -> Any:
+    def pooled(parameters, words, _):
         stack = parameters["stack"]
         rows = [
             parameters["words"]["embedding"][word] + stack["positions"]["embedding"][position]
@@ -251,11 +243,11 @@ def test_transformer_by_definition() -> None:
 
 @pytest.mark.long_cases(r"lstm|gru|transformer")
 @pytest.mark.parametrize("encoder", OF_WORDS)
-def test_only_the_words_of_the_texts_get_a_gradient(encoder: str) -> None:
+def test_only_the_words_of_the_texts_get_a_gradient(encoder):
     graph, parameters = nnx.split(towers(small(encoder)))
     content = content_of([[1, 2], [4], []], 9)
 
-    def total(parameters: Any) -> jax.Array:
+    def total(parameters):
         return jnp.sum(jnp.sin(nnx.merge(graph, parameters).items(jnp.array([0, 1, 2]), content)))
 
     gradient = jax.jit(jax.grad(total))(parameters)["encoder"]["words"]["embedding"][...]
@@ -263,14 +255,14 @@ def test_only_the_words_of_the_texts_get_a_gradient(encoder: str) -> None:
 
 
 @pytest.mark.parametrize("encoder", ["mf", "bow"])
-def test_other_losses_score_unit_vectors(encoder: str) -> None:
+def test_other_losses_score_unit_vectors(encoder):
     """Users' and items' alike; the users' raw vectors are there too, for their penalty."""
     content = content_of(TEXTS, 6)
     for loss, unit in (("hinge", True), ("softmax", True), ("sg", False)):
         model = towers(small(encoder, loss=loss))
 
         @jax.jit
-        def vectors(content: DeviceContent, model: Towers = model) -> Any:
+        def vectors(content, model=model):
             every, ids = model.users(content), np.arange(6)
             return every, model.users(content, np.arange(7)).raw, model.items(ids, content)
 
@@ -281,7 +273,7 @@ def test_other_losses_score_unit_vectors(encoder: str) -> None:
             assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5) == unit
 
 
-def test_unit_vectors_keep_zeros() -> None:
+def test_unit_vectors_keep_zeros():
     rows = np.array([[0.0, 0.0], [3.0, 4.0]], np.float32)
     np.testing.assert_allclose(jax.jit(unit_vectors)(rows), [[0, 0], [0.6, 0.8]], rtol=1e-6)
     weights = np.array([[1.0, 2.0]], np.float32)
@@ -293,11 +285,11 @@ def test_unit_vectors_keep_zeros() -> None:
 # --- dropout
 
 
-def test_dropout_is_a_function_of_its_counter() -> None:
+def test_dropout_is_a_function_of_its_counter():
     """Seed, iteration, item and position decide, and nothing else."""
 
     @jax.jit
-    def kept(seed: Any, iteration: Any, items: Any) -> Any:
+    def kept(seed, iteration, items):
         dropout = Dropout(seed, iteration)
         others = (
             Dropout(seed + 1, iteration).keep(items, 40, 0.5),
@@ -316,7 +308,7 @@ def test_dropout_is_a_function_of_its_counter() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_dropout_removes_the_stated_share(rate: float) -> None:
+def test_dropout_removes_the_stated_share(rate):
     """Shares within 5 standard deviations, over all cells and between neighbours."""
     dropout = Dropout(jnp.uint32(0), jnp.uint32(0))
     keep = np.asarray(jax.jit(lambda: dropout.keep(jnp.arange(1000), 100, rate))(), float)
@@ -327,7 +319,7 @@ def test_dropout_removes_the_stated_share(rate: float) -> None:
         assert abs(product.mean()) < 5 * rate * (1 - rate) / product.size**0.5
 
 
-def test_word_dropout_rescales_nothing() -> None:
+def test_word_dropout_rescales_nothing():
     """Each item's embedding under dropout is that of a text whose removed words are blank."""
     model = towers(small("cnn", item_dropout=0.0))
     content = content_of(TEXTS, 6)
@@ -339,11 +331,11 @@ def test_word_dropout_rescales_nothing() -> None:
     np.testing.assert_allclose(found, jax.jit(model.encoder)(texts), atol=1e-6)
 
 
-def test_item_dropout_keeps_the_expectation() -> None:
+def test_item_dropout_keeps_the_expectation():
     model, content = towers(small("mf", item_dropout=0.5)), content_of(TEXTS, 6)
     plain = np.asarray(jax.jit(model.items)(np.arange(6), content))
 
-    def dropped(iteration: jax.Array) -> jax.Array:
+    def dropped(iteration):
         return model.items(jnp.arange(6), content, Dropout(jnp.uint32(0), iteration))
 
     values = np.asarray(jax.jit(jax.vmap(dropped))(np.arange(600, dtype=np.uint32)))

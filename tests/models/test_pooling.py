@@ -1,9 +1,5 @@
 """The projected pooling against the plain one: values and gradients, on texts that ask for it."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,19 +11,15 @@ from ncfbench.models.encoders.cnn import plain_pool, projected_pool
 from ncfbench.models.encoders.protocol import EncoderInput
 
 
-def parameters(
-    rng: np.random.Generator, words: int, width: int, size: int = 6, filters: int = 5
-) -> tuple[jax.Array, ...]:
+def parameters(rng, words, width, size=6, filters=5):
     shapes = ((words + 1, size), (width, size, filters), (filters,))
     return tuple(jax.device_put(rng.normal(size=shape).astype(np.float32)) for shape in shapes)
 
 
-def gradients(
-    pool: Any, arrays: tuple[jax.Array, ...], texts: EncoderInput, weights: jax.Array
-) -> Any:
+def gradients(pool, arrays, texts, weights):
     """The value, and the gradients of a weighted sum of it."""
 
-    def total(arrays: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+    def total(arrays):
         value = pool(*arrays, texts)
         return jnp.sum(value * weights), value
 
@@ -38,17 +30,12 @@ def gradients(
 compiled = jax.jit(gradients, static_argnums=0)
 
 
-def compiled_anew() -> Any:
+def compiled_anew():
     """JAX caches by the function what it traced; here a constant of the module has changed."""
     return jax.jit(lambda *arguments: gradients(*arguments), static_argnums=0)
 
 
-def assert_agree(
-    arrays: tuple[jax.Array, ...],
-    texts: EncoderInput,
-    rng: np.random.Generator,
-    both: Any = compiled,
-) -> None:
+def assert_agree(arrays, texts, rng, both=compiled):
     weights = rng.normal(size=(len(texts.items), len(arrays[2]))).astype(np.float32)
     plain, projected = (both(pool, arrays, texts, weights) for pool in (plain_pool, projected_pool))
     names = ("value", "table", "kernel", "bias")
@@ -65,7 +52,7 @@ def assert_agree(
 @pytest.mark.parametrize(
     ("width", "length", "items"), [(1, 9, 23), (3, 9, 23), (4, 2, 23), (3, 1, 12), (1, 1, 1)]
 )
-def test_both_agree(words: int, width: int, length: int, items: int) -> None:
+def test_both_agree(words, width, length, items):
     """Few words tie often; a large vocabulary takes the other way forward and back. No word, some
     or all of them are removed.
     """
@@ -76,14 +63,14 @@ def test_both_agree(words: int, width: int, length: int, items: int) -> None:
 
 
 @pytest.mark.parametrize("rows_per_word", [0, 10**6], ids=["by word and filter", "row by row"])
-def test_both_ways_back_agree(rows_per_word: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_back_agree(rows_per_word, monkeypatch):
     monkeypatch.setattr(cnn, "ROWS_PER_WORD", rows_per_word)
     rng = np.random.default_rng(5)
     texts = texts_of(rng, 40, 12, 30, 0.5)
     assert_agree(parameters(rng, 30, 3), texts, rng, compiled_anew())
 
 
-def test_a_repeated_word_gets_one_gradient() -> None:
+def test_a_repeated_word_gets_one_gradient():
     """Every inner place ties: the word gets the gradient of one of them, and not of all."""
     table, kernel, bias = jnp.ones((3, 1)), jnp.ones((3, 1, 1)), jnp.zeros(1)
     tokens = jnp.array([[2, 2, 2, 2, 2]], jnp.int32)
@@ -98,14 +85,14 @@ def test_a_repeated_word_gets_one_gradient() -> None:
         assert of_bias.tolist() == [1]
 
 
-def test_one_array_of_activities_at_most() -> None:
+def test_one_array_of_activities_at_most():
     """The compiled gradient of the plain way holds three and more: words, activities, and the
     gradient of each.
     """
     rng = np.random.default_rng(0)
     arrays, texts = parameters(rng, 50, 3, 8, 16), texts_of(rng, 400, 200, 50, 0.5)
 
-    def held(pool: Any) -> float:
+    def held(pool):
         gradient = jax.grad(lambda *arrays: jnp.sum(pool(*arrays, texts)), argnums=(0, 1, 2))
         return float(
             jax.jit(gradient).lower(*arrays).compile().memory_analysis().temp_size_in_bytes
@@ -116,7 +103,7 @@ def test_one_array_of_activities_at_most() -> None:
     assert held(projected_pool) < 1.2 * activities
 
 
-def test_no_cell_is_numbered_beyond_int32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cell_is_numbered_beyond_int32(monkeypatch):
     """More cells than int32 can number: the words' rows take the gradient one by one, and there is
     no table of cells.
     """
@@ -124,7 +111,7 @@ def test_no_cell_is_numbered_beyond_int32(monkeypatch: pytest.MonkeyPatch) -> No
     arrays, texts = parameters(rng, 3, 3, 4, 2), texts_of(rng, 40, 6, 3, 0.5)
     cells = arrays[0].shape[0] * 3 * 2
 
-    def program() -> str:
+    def program():
         gradient = jax.grad(lambda *arrays: jnp.sum(projected_pool(*arrays, texts)))
         return str(jax.make_jaxpr(gradient)(*arrays))
 

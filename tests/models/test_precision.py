@@ -2,10 +2,7 @@
 needed.
 """
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +13,6 @@ from texts import FROM_SCRATCH
 from trial import Trial
 
 from ncfbench.config import complete
-from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import precision
 from ncfbench.training import recall
@@ -28,7 +24,7 @@ SMALL |= {"width": 8, "feed_forward": 8}
 BFLOAT16 = "lhs_precision_type = bf16, rhs_precision_type = bf16, accumulation_type = f32"
 
 
-def products(function: Any, *arguments: Any) -> list[str]:
+def products(function, *arguments):
     """The lines with a matrix product or a convolution of a function's program for CUDA."""
     lowered = jax.jit(function).trace(*arguments).lower(lowering_platforms=("cuda",))
     lines = re.findall(r"stablehlo\.(?:dot_general|convolution).*", lowered.as_text())
@@ -36,7 +32,7 @@ def products(function: Any, *arguments: Any) -> list[str]:
     return lines
 
 
-def assert_asked_for(lines: list[str], name: str) -> None:
+def assert_asked_for(lines, name):
     """A convolution takes no algorithm, and has JAX's default."""
     words = {"float32": "HIGHEST", "tensorfloat32": "HIGH", "BF16_BF16_F32": "DEFAULT"}
     for line in lines:
@@ -52,9 +48,7 @@ def assert_asked_for(lines: list[str], name: str) -> None:
 @pytest.mark.long_cases(r"(?!(mf|bow|lstm)-BF16|cnn-)")
 @pytest.mark.parametrize("name", ["float32", "tensorfloat32", "BF16_BF16_F32"])
 @pytest.mark.parametrize("encoder", FROM_SCRATCH)
-def test_every_product_of_the_step_is_asked_for(
-    tiny: Dataset, encoder: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_product_of_the_step_is_asked_for(tiny, encoder, name, monkeypatch):
     """Forward, in the gradient, and inside loops; JAX's own default for float32 there is TF32."""
     monkeypatch.setattr(precision, "compute_capability", lambda: 9.0)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
@@ -67,7 +61,7 @@ def test_every_product_of_the_step_is_asked_for(
     assert_asked_for(lines, name)
 
 
-def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
+def test_probe_and_evaluation_are_full_float32(tiny):
     """JAX's own default there is TF32."""
     trial = Trial(tiny, SMALL | {"encoder": "bow", "loss": "hinge"})
     embedder, parameters = trial.embedder, trial.parameters
@@ -83,9 +77,7 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
         assert_asked_for(products(function, *arguments), "float32")
 
 
-def test_precisions_that_a_device_lacks_are_refused(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_precisions_that_a_device_lacks_are_refused(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(precision, "compute_capability", lambda: 0.0)
     for command in ("run", "profile"):
         words = (
@@ -113,7 +105,7 @@ def test_precisions_that_a_device_lacks_are_refused(
         complete({"precision": "tensorfloat"})
 
 
-def test_the_compute_capability_is_an_nvidia_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compute_capability_is_an_nvidia_gpus(monkeypatch):
     class Device:
         compute_capability = ""
 

@@ -1,8 +1,5 @@
 """Whole models: encoders and user towers together, on devices, audited, resumed."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -19,9 +16,8 @@ from trial import Trial
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
 from ncfbench.catalog import find_encoder
-from ncfbench.config import Locations, RunConfig, complete
+from ncfbench.config import Locations, complete
 from ncfbench.data.assets.checkpoint import kept_path
-from ncfbench.data.store import Dataset
 from ncfbench.storage import schemas, tables
 from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Checkpoints
@@ -41,20 +37,20 @@ OWN: dict[str, Any] = {"gru_units": 4, "mlp_units": 5, "user_units": 4, "feed_fo
 OWN |= {"history_of": "both", "own_vector": True}
 
 
-def model(encoder: str, **more: Any) -> RunConfig:
+def model(encoder, **more):
     """Texts and dense features of items, where the encoder takes both."""
     settings = {"sampler": "strat-ns", "encoder": encoder} | MODELS[encoder]
     return complete(SMALL | OWN | settings | more)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _kept_checkpoint(featured: Dataset) -> None:
+def _kept_checkpoint(featured):
     write_checkpoint(kept_path(featured.folder, CHECKPOINT_DIGEST), words=featured.n_words + 1)
 
 
 @pytest.mark.long_cases(r"(?!mlp)")
 @EVERY
-def test_two_devices_give_the_gradient_of_one(featured: Dataset, encoder: str) -> None:
+def test_two_devices_give_the_gradient_of_one(featured, encoder):
     """Dropout on."""
     expected, whole = on_devices(featured, model(encoder))
     value, gradient = on_devices(featured, model(encoder, devices=2))
@@ -64,7 +60,7 @@ def test_two_devices_give_the_gradient_of_one(featured: Dataset, encoder: str) -
 
 @pytest.mark.long_cases(r"(?!bow|mlp)")
 @EVERY
-def test_the_audit_has_the_gradient_of_the_step(featured: Dataset, encoder: str) -> None:
+def test_the_audit_has_the_gradient_of_the_step(featured, encoder):
     """The mean over batches, whose expectation is the objective's gradient by the weights alone."""
     trial = Trial(featured, model(encoder))
     trial.add_noise(0.1)
@@ -73,9 +69,7 @@ def test_the_audit_has_the_gradient_of_the_step(featured: Dataset, encoder: str)
 
 @pytest.mark.long
 @EVERY
-def test_an_interrupted_run_ends_the_same(
-    featured: Dataset, featured_dir: Path, tmp_path: Path, encoder: str
-) -> None:
+def test_an_interrupted_run_ends_the_same(featured, featured_dir, tmp_path, encoder):
     """Bit for bit; and it recommends what its own vectors score highest, if it has some."""
     config = model(encoder, epochs=1)
     whole = training.run(config, Locations(featured_dir, tmp_path / "whole"))
@@ -104,7 +98,7 @@ def test_an_interrupted_run_ends_the_same(
         np.testing.assert_allclose([row["score"] for row in rows], best, rtol=1e-4, atol=1e-6)
 
 
-def test_bert_is_advised(featured: Dataset) -> None:
+def test_bert_is_advised(featured):
     fixed = {"dataset": "tiny", "checkpoint": CHECKPOINT_DIGEST, "dimension": 8}
     tried = {"encoder": ("bert",), "sampler": ("ns", "strat-ns"), "batch_size": (16,)}
     field = Search(Space.of(featured, fixed, tried)).first_field()

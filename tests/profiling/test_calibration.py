@@ -1,7 +1,5 @@
 """Calibration: counts between the samplers', and batches that have them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,7 +7,6 @@ import pytest
 from trial import Trial
 
 from ncfbench.config import complete
-from ncfbench.data.store import Dataset
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import rounds
 from ncfbench.profiling.calibration import BatchMaker, calibration_points, labels, spaced_sizes
@@ -23,13 +20,13 @@ IID = Counts(users=160, items=150, interactions=160, kind="vectors")
 STRAT_NS = Counts(users=32, items=12, interactions=32 * 13, kind="matrix")
 
 
-def test_sizes_lie_no_further_apart_than_four_times() -> None:
+def test_sizes_lie_no_further_apart_than_four_times():
     assert spaced_sizes([184, 512, 4272, 92]) == [92, 184, 512, 1479, 4272]
     assert spaced_sizes([512, 5632, 512]) == [512, 1698, 5632]
     assert spaced_sizes([7]) == [7]
 
 
-def test_one_count_changes_at_a_time() -> None:
+def test_one_count_changes_at_a_time():
     points = calibration_points([IID, STRAT_NS], complete(SMALL))
     assert tuple(points) == AXES
     base = Counts(users=32, items=12, interactions=160, kind="vectors")
@@ -43,7 +40,7 @@ def test_one_count_changes_at_a_time() -> None:
     assert names[base] == ("step by items", 12)
 
 
-def test_steps_of_a_calibration_determine_all_costs() -> None:
+def test_steps_of_a_calibration_determine_all_costs():
     """Whatever samplers are profiled: as many independent steps as unknown costs."""
     cases: list[tuple[list[Counts], dict[str, Any]]] = [
         ([IID], {}),
@@ -70,7 +67,7 @@ def test_steps_of_a_calibration_determine_all_costs() -> None:
         Counts(users=32, items=20, interactions=32 * 21, kind="matrix"),
     ],
 )
-def test_a_constructed_batch_has_its_counts(tiny: Dataset, counts: Counts) -> None:
+def test_a_constructed_batch_has_its_counts(tiny, counts):
     batch = BatchMaker(tiny.graph, complete(SMALL)).batch(counts)
     assert Counts.of(batch) == counts
     assert np.isin(batch.items, tiny.graph.items_in_use).all()
@@ -89,7 +86,7 @@ def test_a_constructed_batch_has_its_counts(tiny: Dataset, counts: Counts) -> No
 
 
 @pytest.mark.long
-def test_slots_without_links_are_embedded_all_the_same(tiny: Dataset) -> None:
+def test_slots_without_links_are_embedded_all_the_same(tiny):
     """Ten times the slots of the same links: ten times the operations of the convolution."""
     config = complete(
         SMALL | {"encoder": "cnn", "convolution": "plain", "sampler": "ns", "filters": 10}
@@ -107,7 +104,7 @@ def test_slots_without_links_are_embedded_all_the_same(tiny: Dataset) -> None:
     assert flops[160] - flops[16] > 0.9 * 2 * 144 * convolution
 
 
-def test_steps_train_with_one_state(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_train_with_one_state(tiny, monkeypatch):
     """Each call goes on from the state before; a long block has one more to warm up."""
     trial = Trial(tiny, SMALL | {"sampler": "ns"})
     steps = Steps(trial.trainer, trial.state, trial.content)

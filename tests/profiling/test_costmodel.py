@@ -1,8 +1,5 @@
 """The cost model: unit costs from known laws, counts by the paper's symbols, errors that add up."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +9,6 @@ from hypothesis import strategies as st
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import complete
-from ncfbench.data.store import Dataset
 from ncfbench.profiling.cost_model import (
     AXES,
     PARTS,
@@ -38,16 +34,16 @@ IID = Counts(users=5632, items=4272, interactions=5632, kind="vectors")
 SHARED = Counts(users=512, items=300, interactions=512 * 301, kind="matrix")
 
 
-def law(counts: Counts, of_items: Callable[[float], float]) -> float:
+def law(counts, of_items):
     of_links = 2e-7 if counts.kind == "vectors" else 4e-9
     return 3e-3 + 1e-7 * counts.users + of_items(counts.items) + of_links * counts.interactions
 
 
-def fitted(of_items: Callable[[float], float]) -> Costs:
+def fitted(of_items):
     return Costs.fit(STEPS, [law(counts, of_items) for counts in STEPS])
 
 
-def test_straight_lines_are_found_again() -> None:
+def test_straight_lines_are_found_again():
     costs = fitted(lambda items: 6e-6 * items)
     assert costs.fixed == pytest.approx(3e-3)
     assert costs.units == pytest.approx(dict(zip(AXES, (1e-7, 6e-6, 2e-7, 4e-9), strict=True)))
@@ -59,14 +55,14 @@ def test_straight_lines_are_found_again() -> None:
 
 
 @given(st.lists(st.floats(1e-3, 1), min_size=len(STEPS), max_size=len(STEPS)))
-def test_no_cost_is_negative(seconds: list[float]) -> None:
+def test_no_cost_is_negative(seconds):
     costs = Costs.fit(STEPS, seconds)
     assert min(costs.parts(IID).values()) >= 0
     assert min(costs.parts(SHARED).values()) >= 0
     assert min([costs.fixed, *costs.units.values()]) >= 0
 
 
-def test_noise_of_steps_cancels() -> None:
+def test_noise_of_steps_cancels():
     rng = np.random.default_rng(0)
     noisy = [law(each, lambda items: 6e-6 * items) * rng.uniform(0.97, 1.03) for each in STEPS]
     costs = Costs.fit(STEPS, noisy)
@@ -88,9 +84,7 @@ def test_noise_of_steps_cancels() -> None:
         ("mixed-ns", "item", 64, 128, 64 * 127),
     ],
 )
-def test_formulas_count_what_batches_hold(
-    tiny: Dataset, sampler: str, strata: str, users: int, items: int, negatives: int
-) -> None:
+def test_formulas_count_what_batches_hold(tiny, sampler, strata, users, items, negatives):
     """For b = 64 (and k' = 64), k = 5, s = 4."""
     shared = {"batch_size": 64, "negatives": 5, "stratum_size": 4}
     config = complete({"sampler": sampler, "strata": strata} | shared)
@@ -102,7 +96,7 @@ def test_formulas_count_what_batches_hold(
         assert counts.interactions == 64 * 6
 
 
-def test_full_iterations_by_hand() -> None:
+def test_full_iterations_by_hand():
     assert predict_full(2.0, 0.5, accelerator=False) == 2.5
     assert predict_full(2.0, 0.5, accelerator=True) == 2.0
     assert predict_full(2.0, 3.0, accelerator=True) == 3.0

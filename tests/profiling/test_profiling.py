@@ -1,12 +1,9 @@
 """The profile: what was measured, and its tables."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
 import signal
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +13,6 @@ from shortened import shorten
 from trial import Trial
 
 from ncfbench.config import complete
-from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.profiling import profile as profiling
 from ncfbench.profiling import rounds
@@ -29,7 +25,7 @@ SMALL = {"dimension": 8, "word_dimension": 8, "filters": 8, "batch_size": 64}
 
 
 @pytest.fixture(scope="module")
-def record(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def record(data_dir, tmp_path_factory):
     patch = pytest.MonkeyPatch()
     patch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     shorten(patch)
@@ -40,7 +36,7 @@ def record(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return found
 
 
-def test_what_a_profile_prints(record: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_profile_prints(record, capsys):
     """As the command does, of the rows as they were made."""
     for table in profile_tables(record.tables):
         make_console().print(TableView(table))
@@ -48,7 +44,7 @@ def test_what_a_profile_prints(record: Any, capsys: pytest.CaptureFixture[str]) 
     assert "strat-ns" in printed
 
 
-def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
+def test_what_a_profile_holds(record, tiny):
     assert [row["sampler"] for row in record.costmodel] == ["iid", "mixed-ns", "strat-ns"]
     assert len(repr(record)) < 100
     for row in record.costmodel:
@@ -80,14 +76,14 @@ def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
     assert first != second, "each round has an order of its own"
 
 
-def of_another_encoder(record: Any) -> dict[str, list[dict[str, Any]]]:
+def of_another_encoder(record):
     return {
         name: [{**row, "encoder": "cnn"} for row in rows] for name, rows in record.tables.items()
     }
 
 
 @pytest.mark.long
-def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
+def test_tables_are_kept_by_settings(record, tmp_path):
     write(tmp_path, record.tables)
     write(tmp_path, of_another_encoder(record))
     write(tmp_path, record.tables)
@@ -97,7 +93,7 @@ def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
         assert {row["encoder"] for row in rows} == {"cnn", "mf"}
 
 
-def test_damaged_tables_stop_a_write(record: Any, tmp_path: Path) -> None:
+def test_damaged_tables_stop_a_write(record, tmp_path):
     write(tmp_path, record.tables)
     before = (tmp_path / "profile.parquet").read_bytes()
     (tmp_path / "unitcost.parquet").write_bytes(b"no table")
@@ -106,7 +102,7 @@ def test_damaged_tables_stop_a_write(record: Any, tmp_path: Path) -> None:
     assert (tmp_path / "profile.parquet").read_bytes() == before
 
 
-def test_other_settings_are_another_profile() -> None:
+def test_other_settings_are_another_profile():
     digests = {
         profiling.settings_digest(complete(SMALL | more))
         for more in ({}, {"negatives": 3}, {"stratum_size": 8}, {"convolution": "plain"})
@@ -115,7 +111,7 @@ def test_other_settings_are_another_profile() -> None:
     assert profiling.settings_digest(complete(SMALL | {"sampler": "ns"})) in digests
 
 
-def test_profiles_name_the_settings_that_differ(record: Any) -> None:
+def test_profiles_name_the_settings_that_differ(record):
     """In the title, and beside the encoder in the figure."""
     config = complete({"encoder": "cnn", "convolution": "plain", "batch_size": 32, "sampler": "ns"})
     other = {"settings": "another", "unusual_settings": profiling.unusual_words(config)}
@@ -127,16 +123,14 @@ def test_profiles_name_the_settings_that_differ(record: Any) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("whole", "kept"), [(1, None), (3, 3)])
-def test_an_interrupted_profile_keeps_whole_rounds(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: int, kept: int | None
-) -> None:
+def test_an_interrupted_profile_keeps_whole_rounds(data_dir, tmp_path, monkeypatch, whole, kept):
     """Interrupted by a signal in the middle of a round, inside a timed block."""
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
     shorten(monkeypatch)
     asked = SMALL | {"dataset": "tiny", "encoder": "mf", "samplers": ["ns"], "data_dir": data_dir}
     measure, seen = rounds.sampling_seconds, []
 
-    def interrupting(*arguments: Any) -> Any:
+    def interrupting(*arguments):
         seen.append(1)
         if len(seen) > whole:
             os.kill(os.getpid(), signal.SIGINT)
@@ -153,12 +147,12 @@ def test_an_interrupted_profile_keeps_whole_rounds(
 @pytest.mark.parametrize(
     ("seconds", "passes"), [(0.5, 4), (20.0, 2), (25.0, 2), (58.0, 1), (300.0, 1)]
 )
-def test_a_round_of_slow_steps_has_fewer_passes(seconds: float, passes: int) -> None:
+def test_a_round_of_slow_steps_has_fewer_passes(seconds, passes):
     """As many as fit into a minute beside a part of 5 s that is in one pass, from 1 to 4."""
     blocks: list[str] = []
 
-    def timed(name: str, own: float, *, often: bool) -> rounds.Timed:
-        def block(stop: Any) -> dict[str, tuple[int, float]]:
+    def timed(name, own, *, often):
+        def block(stop):
             blocks.append(name)
             return {name: (1, own)}
 
@@ -172,11 +166,11 @@ def test_a_round_of_slow_steps_has_fewer_passes(seconds: float, passes: int) -> 
 
 
 @pytest.mark.parametrize(("seconds", "tried"), [(0.01, [1, 50]), (0.3, [1, 3]), (6.0, [1])])
-def test_slow_iterations_are_timed_once(seconds: float, tried: list[int]) -> None:
+def test_slow_iterations_are_timed_once(seconds, tried):
     blocks: list[int] = []
     samples: list[SimpleNamespace] = []
 
-    def full_block(iterations: int) -> None:
+    def full_block(iterations):
         blocks.append(iterations)
         samples.append(SimpleNamespace(iterations=iterations, seconds=iterations * seconds))
 
@@ -196,9 +190,7 @@ def test_slow_iterations_are_timed_once(seconds: float, tried: list[int]) -> Non
 
 
 @pytest.mark.long
-def test_profile_from_the_command_line(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_profile_from_the_command_line(data_dir, tmp_path, monkeypatch):
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
     shorten(monkeypatch)
     words = shlex.split("profile --dataset tiny --encoder mf --set batch_size=64 --rounds 3")
@@ -217,6 +209,6 @@ def test_profile_from_the_command_line(
         check(invoke(*words, *extra), 2, text)
 
 
-def test_no_sampler_is_a_usage_error() -> None:
+def test_no_sampler_is_a_usage_error():
     with pytest.raises(UsageError, match="one sampler"):
         profiling.profile(samplers=[])

@@ -1,9 +1,5 @@
 """Races that end soon."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from ncfbench.racing import field as fields
@@ -11,13 +7,13 @@ from ncfbench.racing import pipeline
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch):
     """No second look at other programs, and little time to end."""
     monkeypatch.setattr(pipeline.OtherPrograms, "describe", lambda _: None)
     monkeypatch.setattr(fields, "GRACE_SECONDS", 0.3)
 
 
 @pytest.fixture(autouse=True)
-def runs_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def runs_dir(tmp_path, monkeypatch):
     """Races are kept below the test's own folder."""
     monkeypatch.setenv("NCFBENCH_RUNS_DIR", str(tmp_path / "runs"))

@@ -1,7 +1,5 @@
 """Arms from commands and parameters."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest
@@ -10,7 +8,7 @@ from ncfbench.errors import UsageError
 from ncfbench.racing.arms import make_arms
 
 
-def test_every_combination_is_an_arm() -> None:
+def test_every_combination_is_an_arm():
     parameters = {"lr": ["1e-4", "1e-3"], "batch": ["8", "16", "32"]}
     arms = make_arms(["train --lr {lr} -b {batch} {other}"], parameters=parameters)
     wanted = {f"train --lr {lr} -b {b} {{other}}" for lr, b in product(*parameters.values())}
@@ -20,7 +18,7 @@ def test_every_combination_is_an_arm() -> None:
     assert [arm.learning_rate for arm in arms[::3]] == [1e-4, 1e-3]
 
 
-def test_several_commands_race_beside_each_other() -> None:
+def test_several_commands_race_beside_each_other():
     arms = make_arms(["a {x}", "b"], names=["first"], parameters={"x": ["1", "2"]})
     assert [arm.name for arm in arms] == ["first x=1", "first x=2", "b x=1", "b x=2"]
 
@@ -37,6 +35,6 @@ def test_several_commands_race_beside_each_other() -> None:
         (["a", "b"], {"names": ["x", "y", "z"]}, "3 names of 2 commands"),
     ],
 )
-def test_impossible_arms_are_refused(words: list[str], more: dict[str, object], said: str) -> None:
+def test_impossible_arms_are_refused(words, more, said):
     with pytest.raises(UsageError, match=said):
         make_arms(words, **more)  # type: ignore[arg-type]

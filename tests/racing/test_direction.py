@@ -1,7 +1,5 @@
 """Whether less or more is better, by a metric's name and by its values."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -21,12 +19,12 @@ MORE = (
 
 
 @pytest.mark.parametrize("name", LESS.split())
-def test_losses_are_minimised(name: str) -> None:
+def test_losses_are_minimised(name):
     assert is_less_better(name) is True
 
 
 @pytest.mark.parametrize("name", MORE.split())
-def test_qualities_are_maximised(name: str) -> None:
+def test_qualities_are_maximised(name):
     assert is_less_better(name) is False
 
 
@@ -34,18 +32,18 @@ OTHERS = "v x value metric objective neg_log_loss neg_recall 1-ap"
 
 
 @pytest.mark.parametrize("name", OTHERS.split())
-def test_other_names_say_nothing(name: str) -> None:
+def test_other_names_say_nothing(name):
     """Nor do negatives, but for a likelihood's."""
     assert is_less_better(name) is None
 
 
-def test_chance_is_known_of_areas() -> None:
+def test_chance_is_known_of_areas():
     assert [chance_of(name) for name in ("val_auc", "AUC@10", "roc-auc")] == [0.5] * 3
     assert [chance_of(name) for name in ("pr_auc", "recall", "accuracy", "v")] == [None] * 4
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_trends_are_seen_through_noise(sign: int) -> None:
+def test_trends_are_seen_through_noise(sign):
     """A fall of two standard deviations over 1,000 lines; the same lines shuffled have none."""
     draw = random.Random(0)
     values = [sign * (n / 500 + draw.gauss(0, 1)) for n in range(1000)]
@@ -65,11 +63,11 @@ def test_trends_are_seen_through_noise(sign: int) -> None:
         ([3, 3, 3, 3, 3, 3], 0, 0),
     ],
 )
-def test_few_values_are_a_trend_at_last(values: list[float], now: int, at_last: int) -> None:
+def test_few_values_are_a_trend_at_last(values, now, at_last):
     assert (trend(values), trend(values, is_last=True)) == (now, at_last)
 
 
-def test_no_trend_is_seldom_one() -> None:
+def test_no_trend_is_seldom_one():
     """Of noise, about one in twenty."""
     draw = random.Random(1)
     found = [trend([draw.random() for _ in range(20)]) for _ in range(1000)]

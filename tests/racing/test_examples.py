@@ -1,7 +1,5 @@
 """The programs of docs/race.md race: in shell, in PyTorch, and ``ncfbench run``."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shlex
@@ -17,7 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.long
-def test_the_shell_example_races() -> None:
+def test_the_shell_example_races():
     command = f"sh {EXAMPLES}/race_in_shell.sh {{pace}}"
     words = ["race", "--json", "--budget", "6s"]
     done = invoke(*words, "--target", "0.5", "--try", "pace=0.2,2", command)
@@ -25,7 +23,7 @@ def test_the_shell_example_races() -> None:
     assert json.loads(done.stdout)["recommended"] == "pace=0.2"
 
 
-def test_the_pytorch_example_races() -> None:
+def test_the_pytorch_example_races():
     pytest.importorskip("torch")
     command = f"{sys.executable} {EXAMPLES}/race_in_pytorch.py {{lr}}"
     words = ["race", "--json", "--budget", "90s"]
@@ -34,7 +32,7 @@ def test_the_pytorch_example_races() -> None:
     assert json.loads(done.stdout)["recommended"] == "lr=1e-2"
 
 
-def test_the_sentence_transformers_example_races(tmp_path: Path) -> None:
+def test_the_sentence_transformers_example_races(tmp_path):
     """Users like films of their genre, of which those held out are seen by their words alone."""
     pytest.importorskip("sentence_transformers")
     pytest.importorskip("accelerate")
@@ -52,7 +50,7 @@ def test_the_sentence_transformers_example_races(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["recommended"].startswith("loss=")
 
 
-def test_a_run_prints_lines_that_a_race_reads(data_dir: Path, tmp_path: Path) -> None:
+def test_a_run_prints_lines_that_a_race_reads(data_dir, tmp_path):
     words = ["run", "--dataset", "tiny", "--encoder", "bow", "--sampler", "ns", "--epochs", "2"]
     more = ["--data-dir", data_dir, "--runs-dir", tmp_path, "--batch-size", "64", "--quiet"]
     done = invoke(*words, *more, "--log-metrics")
@@ -66,7 +64,7 @@ def test_a_run_prints_lines_that_a_race_reads(data_dir: Path, tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_runs_of_this_program_race(data_dir: Path, tmp_path: Path) -> None:
+def test_runs_of_this_program_race(data_dir, tmp_path):
     words = (
         f"{sys.executable} -m ncfbench run --dataset tiny --encoder bow --sampler ns --epochs 40"
     )

@@ -1,11 +1,8 @@
 """The field of a race: the processes of its entries."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from raced_commands import LIMIT_SECONDS, V
@@ -19,13 +16,11 @@ from ncfbench.racing.metric import Metric
 pytestmark = pytest.mark.usefixtures("quick")
 
 
-def test_no_time_passes_while_a_race_is_suspended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_time_passes_while_a_race_is_suspended(tmp_path, monkeypatch):
     """Neither on the race's clock nor on the arm's."""
     one, kill, stopped = Entry(Arm("a", "echo v=1; sleep 60")), os.kill, list[int]()
 
-    def stop(process: int, number: int) -> None:
+    def stop(process, number):
         if process != os.getpid():
             return kill(process, number)
         stopped.append(number)
@@ -47,7 +42,7 @@ def test_no_time_passes_while_a_race_is_suspended(
 @pytest.mark.parametrize(
     ("number", "name"), [(signal.SIGRTMIN + 1, f"signal {signal.SIGRTMIN + 1}"), (15, "SIGTERM")]
 )
-def test_an_arm_may_end_by_any_signal(tmp_path: Path, number: int, name: str) -> None:
+def test_an_arm_may_end_by_any_signal(tmp_path, number, name):
     """Of real-time signals only the first and the last one have names."""
     one = Entry(Arm("a", f"echo v=1; kill -{number} $$"))
     with Field(Metric.of(V[1]), tmp_path) as field:

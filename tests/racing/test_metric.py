@@ -1,7 +1,5 @@
 """Lines that hold a metric."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -69,7 +67,7 @@ from ncfbench.racing.metric import Line, Metric, log_metric
         ("loss", "{'loss': Array(0.5, dtype=float32)}", Line(0.5)),
     ],
 )
-def test_a_line_is_read(metric: str | None, line: str, read: Line | None) -> None:
+def test_a_line_is_read(metric, line, read):
     found = Metric.of(metric).read(line)
     if read is not None and math.isnan(read.value):
         assert found is not None
@@ -78,13 +76,13 @@ def test_a_line_is_read(metric: str | None, line: str, read: Line | None) -> Non
         assert found == read
 
 
-def test_a_metric_that_is_no_number_yet_is_read() -> None:
+def test_a_metric_that_is_no_number_yet_is_read():
     found = Metric.of(None).read('{"loss": NaN}')
     assert found is not None
     assert math.isnan(found.value)
 
 
-def test_a_choice_is_asked_for() -> None:
+def test_a_choice_is_asked_for():
     with pytest.raises(UsageError, match="loss and recall: choose one with --metric loss"):
         Metric.of(None).read('{"loss": 1, "recall": 2, "step": 3}')
     metric = Metric.of(None)
@@ -121,14 +119,14 @@ STYLES = {
 
 @pytest.mark.parametrize("style", STYLES)
 @given(st.floats(0, 1))
-def test_styles_of_lines_are_read(style: str, value: float) -> None:
+def test_styles_of_lines_are_read(style, value):
     metric, form = STYLES[style]
     read = Metric.of(metric).read(form.format(value))
     assert read is not None
     assert read.value == pytest.approx(value, abs=1e-4, rel=1e-3)
 
 
-def test_a_unit_is_one_for_all_lines() -> None:
+def test_a_unit_is_one_for_all_lines():
     """12.3% beside 0.123; whole numbers have no sign in either."""
     metric = Metric.of("recall=([0-9.]+)")
     read = [metric.read(f"recall={text}") for text in ("0", "12.3%", "1", "nan", "13 %")]
@@ -139,7 +137,7 @@ def test_a_unit_is_one_for_all_lines() -> None:
         metric.read("recall=0.14")
 
 
-def test_a_nested_choice_is_asked_for() -> None:
+def test_a_nested_choice_is_asked_for():
     """Validation is proposed."""
     line = '{"train": {"recall": 0.9}, "val": {"recall": 0.3}}'
     with pytest.raises(UsageError, match="choose one with --metric val.recall"):
@@ -163,9 +161,7 @@ def test_a_nested_choice_is_asked_for() -> None:
         ("r=([0-9.]+)", ["r=0.5 - val_r=0.3"], ["val_r=([0-9.]+)"]),
     ],
 )
-def test_other_series_can_be_named(
-    metric: str | None, lines: list[str], options: list[str]
-) -> None:
+def test_other_series_can_be_named(metric, lines, options):
     """The option that is proposed reads the number which does not count."""
     read = Metric.of(metric)
     values = [found.value for found in map(read.read, lines) if found]
@@ -188,9 +184,7 @@ def test_other_series_can_be_named(
         ("v=(.*)", True, True, ""),
     ],
 )
-def test_a_name_says_what_is_better(
-    metric: str, minimize: bool | None, is_less: bool, said: str
-) -> None:
+def test_a_name_says_what_is_better(metric, minimize, is_less, said):
     found = Metric.of(metric, minimize=minimize)
     assert found.is_less_better is is_less
     assert said in " ".join(found.notes)
@@ -208,15 +202,13 @@ def test_a_name_says_what_is_better(
         ("x=(.)", ["recall 0.3"], "Does --metric match its lines?"),
     ],
 )
-def test_lines_without_a_metric_bring_advice(
-    metric: str | None, lines: list[str], advice: str
-) -> None:
+def test_lines_without_a_metric_bring_advice(metric, lines, advice):
     read = Metric.of(metric)
     assert [*map(read.read, lines)] == [None] * len(lines)
     assert advice in read.advice(lines)
 
 
-def test_metrics_have_names() -> None:
+def test_metrics_have_names():
     names = {
         r'"val_loss": ([0-9.]+)': "val_loss",
         r"Epoch \d+: recall is ([0-9.]+)": "recall",
@@ -235,7 +227,7 @@ def test_metrics_have_names() -> None:
 
 
 @given(st.floats(allow_nan=False), st.integers(0, 2**40))
-def test_logged_metrics_are_read(value: float, step: int) -> None:
+def test_logged_metrics_are_read(value, step):
     with pytest.MonkeyPatch.context() as patch:
         lines: list[str] = []
         patch.setattr("builtins.print", lambda text, flush: lines.append(text))

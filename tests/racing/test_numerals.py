@@ -1,7 +1,5 @@
 """Numbers of lines are read whole, whatever part of them an expression matches."""
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -16,7 +14,7 @@ CUTS = (r"[-+]?([0-9.]+)", r"[-+]?([0-9])", r"([-+]?[0-9]+)", r"\D*?([0-9.]+)", 
 """Expressions that match a part of a number, or all of it."""
 
 
-def read(expression: str, line: str) -> float | None:
+def read(expression, line):
     matched = re.search(expression, line)
     assert matched is not None
     found = number_at(line, *matched.span(1), (0, len(line)))
@@ -29,7 +27,7 @@ def read(expression: str, line: str) -> float | None:
     st.sampled_from(CUTS),
     st.sampled_from(["", " ok", ".", ", step 3", "]", ";", " [3/9]", "s", "%"]),
 )
-def test_a_cut_number_is_extended(value: float, form: str, cut: str, behind: str) -> None:
+def test_a_cut_number_is_extended(value, form, cut, behind):
     """Exponents, signs and digits that the expression leaves out belong to it."""
     text = form.format(value)
     assert read(f"v={cut}", f"step 7 v={text}{behind}") == float(text)
@@ -40,7 +38,7 @@ def test_a_cut_number_is_extended(value: float, form: str, cut: str, behind: str
     st.integers(1, 6),
     st.sampled_from([",", "_", "'", "\u2019", "\u00a0", "\u202f"]),
 )
-def test_marks_of_thousands_are_no_ends(value: int, digits: int, mark: str) -> None:
+def test_marks_of_thousands_are_no_ends(value, digits, mark):
     number = value + 0.5**digits
     text = f"{number:,.{digits}f}".replace(",", mark)
     assert read(r"v=([0-9.]+)", f"v={text} after") == number
@@ -48,7 +46,7 @@ def test_marks_of_thousands_are_no_ends(value: int, digits: int, mark: str) -> N
 
 
 @given(st.floats(0, 1e6), st.sampled_from([1, 2, 4, 5]))
-def test_a_decimal_comma_is_no_end(value: float, digits: int) -> None:
+def test_a_decimal_comma_is_no_end(value, digits):
     text = f"{value:.{digits}f}"
     assert read(r"v=([0-9.]+)", f"v={text.replace('.', ',')} ") == float(text)
 
@@ -93,7 +91,7 @@ def test_a_decimal_comma_is_no_end(value: float, digits: int) -> None:
         (r"x=(\S+)", "x=nano", None),
     ],
 )
-def test_numbers_are_read_as_printed(expression: str, line: str, value: float | None) -> None:
+def test_numbers_are_read_as_printed(expression, line, value):
     assert read(expression, line) == value
 
 
@@ -117,7 +115,7 @@ def test_numbers_are_read_as_printed(expression: str, line: str, value: float | 
         (r"v=([0-9])", "v=31.5%/.45", "'31.5%/.45' may be a fraction"),
     ],
 )
-def test_what_cannot_be_read_is_refused(expression: str, line: str, why: str) -> None:
+def test_what_cannot_be_read_is_refused(expression, line, why):
     """With the line; a step that cannot be read is left out."""
     with pytest.raises(UsageError, match=re.escape(why)) as raised:
         read(expression, line)
@@ -128,7 +126,7 @@ def test_what_cannot_be_read_is_refused(expression: str, line: str, why: str) ->
     assert step is None or {*line} & {*",/ "}
 
 
-def test_a_step_may_have_marks_of_thousands() -> None:
+def test_a_step_may_have_marks_of_thousands():
     step = number_at("step 12,000:", 5, 7, (0, 12), is_count=True)
     assert step is not None
     assert step.value == 12000
@@ -141,6 +139,6 @@ def test_a_step_may_have_marks_of_thousands() -> None:
         *((True, None), (None, None), ([1], None), ("0.3 of 1", None), ("", None), (10**400, None)),
     ],
 )
-def test_values_of_json_are_numbers(value: object, number: float | None) -> None:
+def test_values_of_json_are_numbers(value, number):
     found = number_of(value)
     assert (found and found.value) == pytest.approx(number, nan_ok=True)

@@ -1,14 +1,11 @@
 """Processes of arms: paused, continued, read, and ended with all that they started."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,11 +23,11 @@ TICKING = "n=0; while :; do n=$((n+1)); echo v=$n; sleep 0.01; done"
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+def started(tmp_path):
     """Starts a command; at the end nothing of it is left."""
     made: list[Process] = []
 
-    def start(command: str, metric: str = "v=([0-9.]+)") -> Process:
+    def start(command, metric="v=([0-9.]+)"):
         log, news = tmp_path / f"{len(made)}.log", threading.Event()
         made.append(Process(command, Metric.of(metric), log, news))
         return made[-1]
@@ -41,15 +38,15 @@ def started(tmp_path: Path) -> Iterator[Callable[..., Process]]:
         assert not each.is_alive
 
 
-def python(text: str) -> str:
+def python(text):
     return f"{sys.executable} -S -c {shlex.quote(text)}"
 
 
-def tree(process: Process) -> list[psutil.Process]:
+def tree(process):
     return process._descendants()
 
 
-def stand_still(processes: list[psutil.Process]) -> bool:
+def stand_still(processes):
     """Return whether all are stopped or gone; one that waits for a stopped child to begin its
     program stands still too.
     """
@@ -60,14 +57,14 @@ def stand_still(processes: list[psutil.Process]) -> bool:
     return found <= {psutil.STATUS_STOPPED, psutil.STATUS_DISK_SLEEP, psutil.STATUS_ZOMBIE}
 
 
-def test_lines_are_read_and_the_code_is_known(started: Callable[..., Process]) -> None:
+def test_lines_are_read_and_the_code_is_known(started):
     done = started("echo hello; echo v=1; printf 'bar 10%%\\rv=2\\n' >&2; printf v=3; exit 5")
     wait(lambda: not done.is_alive)
     assert [each.value for each in done.readings] == [1, 2, 3]
     assert (done.code, [*done.last_lines]) == (5, ["hello", "bar 10%"])
 
 
-def test_lines_are_those_that_a_terminal_shows(started: Callable[..., Process]) -> None:
+def test_lines_are_those_that_a_terminal_shows(started):
     done = started(r"printf '\033[32mv=\033[1m0.5\033[0m\n\033[31mfoo\033[0m\nv=1\b2.\n'")
     wait(lambda: not done.is_alive)
     assert [each.value for each in done.readings] == [0.5, 2]
@@ -78,9 +75,7 @@ def test_lines_are_those_that_a_terminal_shows(started: Callable[..., Process]) 
     ("values", "read", "diverged"),
     [("nan 1 2", [1, 2], False), ("nan inf 1", [1], True), ("1 nan 2", [1, 2], True)],
 )
-def test_a_first_value_may_be_none(
-    started: Callable[..., Process], values: str, read: list[float], diverged: bool
-) -> None:
+def test_a_first_value_may_be_none(started, values, read, diverged):
     """An expression of digits knows nan too."""
     done = started(f"for n in {values}; do echo v=$n; done")
     wait(lambda: not done.is_alive)
@@ -88,7 +83,7 @@ def test_a_first_value_may_be_none(
     assert (done.diverged is not None) == diverged
 
 
-def test_shared_memory_counts_once(started: Callable[..., Process]) -> None:
+def test_shared_memory_counts_once(started):
     """64 MiB that eight forked workers share, as loaders of data do."""
     text = """import os, time
 held = bytearray(os.urandom(1 << 20)) * 64
@@ -102,9 +97,7 @@ time.sleep(60)"""
     assert 64 << 20 < running.memory_bytes() < 160 << 20
 
 
-def test_a_paused_process_stands_still(
-    started: Callable[..., Process], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_paused_process_stands_still(started, monkeypatch):
     """By a clock of the test's own: it runs for 3 s, pauses for 5 s, and runs for 10 s."""
     now = [100.0]
     clock = SimpleNamespace(perf_counter=lambda: now[0], monotonic=time.monotonic)
@@ -125,7 +118,7 @@ def test_a_paused_process_stands_still(
     assert running.readings[-1].running == 13
 
 
-def test_children_in_sessions_of_their_own_pause_and_end(started: Callable[..., Process]) -> None:
+def test_children_in_sessions_of_their_own_pause_and_end(started):
     """One that begins a session, and one that is orphaned as a daemon is."""
     running = started(f"setsid sh -c '{TICKING}' & (setsid sleep 60 &) ; sleep 60")
     wait(lambda: bool(running.readings) and len(tree(running)) >= 4)
@@ -140,7 +133,7 @@ def test_children_in_sessions_of_their_own_pause_and_end(started: Callable[..., 
 
 
 @pytest.mark.parametrize("paused", [True, False])
-def test_a_killed_keeper_leaves_nothing(started: Callable[..., Process], paused: bool) -> None:
+def test_a_killed_keeper_leaves_nothing(started, paused):
     running = started(python("import os\nos.fork()\nos.write(1, b'v=1\\n')\nwhile True: pass"))
     wait(lambda: len(running.readings) == 2)
     running.pause()
@@ -153,14 +146,14 @@ def test_a_killed_keeper_leaves_nothing(started: Callable[..., Process], paused:
     assert running.code is None
 
 
-def test_what_is_left_behind_at_the_end_is_ended(started: Callable[..., Process]) -> None:
+def test_what_is_left_behind_at_the_end_is_ended(started):
     done = started("sleep 60 & echo v=1")
     wait(lambda: not done.is_alive)
     assert done.code == 0
     assert tree(done) == []
 
 
-def test_a_killed_arm_is_known(started: Callable[..., Process]) -> None:
+def test_a_killed_arm_is_known(started):
     running = started(TICKING)
     wait(lambda: bool(running.readings))
     os.killpg(running.group, signal.SIGKILL)
@@ -168,7 +161,7 @@ def test_a_killed_arm_is_known(started: Callable[..., Process]) -> None:
     assert running.code == -signal.SIGKILL
 
 
-def test_a_process_can_save_when_it_is_asked_to_end(started: Callable[..., Process]) -> None:
+def test_a_process_can_save_when_it_is_asked_to_end(started):
     running = started("trap 'echo v=9 1; exit 0' TERM; echo v=1; while :; do sleep 0.01; done")
     wait(lambda: bool(running.readings))
     running.pause()
@@ -180,7 +173,7 @@ def test_a_process_can_save_when_it_is_asked_to_end(started: Callable[..., Proce
 
 
 @pytest.mark.long
-def test_a_line_is_read_soon_after_it_is_printed(started: Callable[..., Process]) -> None:
+def test_a_line_is_read_soon_after_it_is_printed(started):
     """Both clocks are the system's. Beside other work some are late, half are not."""
     text = """import time
 for _ in range(20):
@@ -195,19 +188,19 @@ for _ in range(20):
     assert done.bunched < 10
 
 
-def test_output_that_is_held_back_is_noticed(started: Callable[..., Process]) -> None:
+def test_output_that_is_held_back_is_noticed(started):
     done = started("printf 'v=1\\nv=2\\nv=3\\n'")
     wait(lambda: not done.is_alive)
     assert done.bunched == 2
 
 
-def test_a_choice_of_metrics_is_passed_on(started: Callable[..., Process]) -> None:
+def test_a_choice_of_metrics_is_passed_on(started):
     done = started("""echo '{"a": 1, "b": 2}'""", None)  # type: ignore[arg-type]
     wait(lambda: done.error is not None)
     assert "--metric a" in str(done.error)
 
 
-def test_a_system_without_pauses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_pauses_is_refused(monkeypatch):
     require_pausing()
     monkeypatch.setattr(processes, "_comes_to", lambda pid, *, is_stopped: False)
     with pytest.raises(UsageError, match="cannot pause"):

@@ -1,7 +1,5 @@
 """``ncfbench race`` from beginning to end, with programs that print lines and what can go wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -26,7 +24,7 @@ PLAYER = Path(__file__).parents[1] / "play_curve.py"
 pytestmark = pytest.mark.usefixtures("quick")
 
 
-def left_behind(token: object) -> list[list[str]]:
+def left_behind(token):
     """Return the command lines that hold a text."""
     found = []
     for each in psutil.process_iter():
@@ -39,13 +37,13 @@ def left_behind(token: object) -> list[list[str]]:
     return found
 
 
-def cmdline(process: psutil.Process) -> list[str]:
+def cmdline(process):
     with suppress(psutil.Error):
         return process.cmdline()
     return [""]
 
 
-def test_played_curves_race_to_their_answer(tmp_path: Path) -> None:
+def test_played_curves_race_to_their_answer(tmp_path):
     """The quick one reaches 0.475 of 0.5 after 0.1 s, the other one after 0.4 s."""
     curves = {
         name: [[t / 100, min(0.5, 0.5 * t / 100 / whole)] for t in range(2, 60, 2)]
@@ -66,13 +64,13 @@ def test_played_curves_race_to_their_answer(tmp_path: Path) -> None:
     assert left_behind(file) == []
 
 
-def test_the_answer_is_printed() -> None:
+def test_the_answer_is_printed():
     words = ["race", *V, "-n", "few", COUNT.format(count=5)]
     done = invoke(*words, COUNT.format(count=9))
     check(done, 0, "Use n=0;", "times later (95 %)", "How far to trust it", "To train it", "few")
 
 
-def test_every_end_of_an_arm_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_end_of_an_arm_is_told(monkeypatch):
     """Crash, silence, no metric, a metric that is no number, a good one."""
     arms = {
         "good": COUNT.format(count=20),
@@ -99,7 +97,7 @@ def test_every_end_of_an_arm_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 FALLING = "n={top}; while [ $n -gt {low} ]; do n=$((n-1)); echo {name}=$n; sleep 0.01; done"
 
 
-def test_a_loss_is_minimised_by_its_name() -> None:
+def test_a_loss_is_minimised_by_its_name():
     """The lower one is recommended, and the answer says why."""
     arms = [FALLING.format(top=40, low=low, name="val_loss") for low in (5, 20)]
     found = race("--metric", "val_loss=([0-9.]+)", "-n", "low", "-n", "high", *arms)
@@ -109,7 +107,7 @@ def test_a_loss_is_minimised_by_its_name() -> None:
     assert race(*more)["is_less_better"] is False
 
 
-def test_a_number_that_falls_is_a_question() -> None:
+def test_a_number_that_falls_is_a_question():
     """Where its name says nothing no arm is chosen, and no finished race is left."""
     arms = [FALLING.format(top=40, low=low, name="v") for low in (5, 20)]
     words = ["race", *V, "-n", "low", "-n", "high", *arms]
@@ -123,7 +121,7 @@ def test_a_number_that_falls_is_a_question() -> None:
     assert (found["is_less_better"], {arm["best"] for arm in found["arms"]}) == (False, {39})
 
 
-def test_validation_counts_beside_training() -> None:
+def test_validation_counts_beside_training():
     """By training values the second arm is sooner and better."""
     text = """for n in $(seq 1 40); do
     echo '{"mode": "train", "recall": '0.$((50 + n / %d))'}'
@@ -134,7 +132,7 @@ def test_validation_counts_beside_training() -> None:
     assert "those of validation count" in " ".join(found["trust"])
 
 
-def test_processes_that_disagree_are_named() -> None:
+def test_processes_that_disagree_are_named():
     text = (
         "for n in $(seq 10 50); do for r in 0 1; do echo [rank$r] v=0.$n$r; done; sleep 0.01; done"
     )
@@ -145,7 +143,7 @@ def test_processes_that_disagree_are_named() -> None:
     check(done, 0, said, "So are those of 1 more.", r"--metric '\brank1\b.*v=([0-9.]+)'")
 
 
-def test_a_finished_race_keeps_its_answer() -> None:
+def test_a_finished_race_keeps_its_answer():
     """Asked again, it is raced in a folder of its own; one that was not finished is begun anew."""
     words = [*V, "-n", "a", "-n", "b", COUNT.format(count=5), COUNT.format(count=9)]
     first = Path(race(*words)["folder"])
@@ -160,13 +158,11 @@ def test_a_finished_race_keeps_its_answer() -> None:
 
 
 @pytest.mark.parametrize(("budget", "seconds"), [("1m", 30), ("10m", 200)])
-def test_arms_may_be_silent_for_a_third_of_the_time(
-    monkeypatch: pytest.MonkeyPatch, budget: str, seconds: float
-) -> None:
+def test_arms_may_be_silent_for_a_third_of_the_time(monkeypatch, budget, seconds):
     """Their start-up counts, and an evaluation each 70 s is no fault within ten minutes."""
     given: list[float] = []
 
-    def stopped(*_: object, silence_seconds: float, **__: object) -> None:
+    def stopped(*_, silence_seconds, **__):
         given.append(silence_seconds)
         raise UsageError("enough")
 
@@ -176,12 +172,12 @@ def test_arms_may_be_silent_for_a_third_of_the_time(
     assert given == [seconds]
 
 
-def test_no_metric_at_all_is_a_failure() -> None:
+def test_no_metric_at_all_is_a_failure():
     done = invoke("race", "echo a", "echo b")
     check(done, 6, "No arm printed a metric. echo a: ended and printed no metric, last lines: a.")
 
 
-def test_lines_that_are_no_metric_are_shown_early(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_that_are_no_metric_are_shown_early(monkeypatch):
     monkeypatch.setattr(pipeline, "SILENCE", (1.0, 0.0))
     words = ["race", *V, "--budget", "3s"]
     done = invoke(*words, "while :; do echo value 0.3; sleep 0.05; done", COUNT.format(count=5))
@@ -190,14 +186,14 @@ def test_lines_that_are_no_metric_are_shown_early(monkeypatch: pytest.MonkeyPatc
     assert done.stderr.index(said) < done.stderr.index("no metric in 1 s of running")
 
 
-def test_a_target_that_nobody_reaches_has_its_own_code() -> None:
+def test_a_target_that_nobody_reaches_has_its_own_code():
     words = [*V, "--target", "99", COUNT.format(count=5), COUNT.format(count=6)]
     found = race(*words, code=6)
     assert found["recommended"] is None
     assert "No arm reached v 99: the best value is 6" in found["headline"]
 
 
-def test_finalists_are_repeated_with_their_seeds(tmp_path: Path) -> None:
+def test_finalists_are_repeated_with_their_seeds(tmp_path):
     log = tmp_path / "log"
     count = COUNT.format(count=30).replace("0.01", "0.00{k}")
     command = f"echo k{{k}} {{seed}} >> {log}; {count}"
@@ -206,7 +202,7 @@ def test_finalists_are_repeated_with_their_seeds(tmp_path: Path) -> None:
     assert sorted(log.read_text().splitlines()) == ["k1 0", "k1 1", "k9 0", "k9 1"]
 
 
-def test_the_field_is_limited_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_field_is_limited_by_memory(monkeypatch):
     """There is memory for one: the second would take as much."""
     monkeypatch.setattr(fields, "available_memory", lambda: 1000)
     found = race(*V, "--budget", "1.5s", "--try", "pace=1,2", ENDLESS, code=6)
@@ -217,7 +213,7 @@ def test_the_field_is_limited_by_memory(monkeypatch: pytest.MonkeyPatch) -> None
     assert any("1 arm did not begin" in each for each in found["trust"])
 
 
-def test_an_arm_begins_when_memory_is_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_arm_begins_when_memory_is_free_again(monkeypatch):
     free = iter([1 << 50, 1000])
     monkeypatch.setattr(fields, "available_memory", lambda: next(free, 1 << 50))
     found = race(*V, "--try", "count=5,6", COUNT)
@@ -239,21 +235,21 @@ def test_an_arm_begins_when_memory_is_free_again(monkeypatch: pytest.MonkeyPatch
         (["echo {x}", "--try", "x=1,2", "--metric", "("], "no regular expression"),
     ],
 )
-def test_impossible_races_are_refused(tmp_path: Path, words: list[str], said: str) -> None:
+def test_impossible_races_are_refused(tmp_path, words, said):
     """Before anything is written."""
     done = invoke("race", *words)
     check(done, 2, said)
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_file_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_refused_first(tmp_path):
     words = ["race", "echo a", "echo b"]
     done = invoke(*words, "--markdown", tmp_path / "none" / "arms.md")
     check(done, 3, "Make the folder first: mkdir -p")
     assert not (tmp_path / "runs").exists()
 
 
-def start(tmp_path: Path, *words: str, **more: Any) -> subprocess.Popen[str]:
+def start(tmp_path, *words, **more):
     """Start a race of two endless arms that name the folder."""
     command = f"T={tmp_path} && {ENDLESS}"
     all_words = ["race", *V, "--try", "pace=1,2"]
@@ -262,15 +258,15 @@ def start(tmp_path: Path, *words: str, **more: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(program, **pipes, **more)
 
 
-def outputs(tmp_path: Path) -> list[str]:
+def outputs(tmp_path):
     return [log.read_text() for log in tmp_path.glob("runs/race/*/*.log")]
 
 
-def both_run(tmp_path: Path) -> bool:
+def both_run(tmp_path):
     return sum("v=" in text for text in outputs(tmp_path)) == 2
 
 
-def test_an_interrupted_race_answers_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_race_answers_and_leaves_nothing(tmp_path):
     process = start(tmp_path)
     wait(lambda: both_run(tmp_path))
     process.send_signal(signal.SIGINT)
@@ -281,7 +277,7 @@ def test_an_interrupted_race_answers_and_leaves_nothing(tmp_path: Path) -> None:
     assert left_behind(f"T={tmp_path}") == []
 
 
-def test_a_suspended_race_suspends_its_arms(tmp_path: Path) -> None:
+def test_a_suspended_race_suspends_its_arms(tmp_path):
     """By Ctrl-Z; continued, it goes on."""
     process = start(tmp_path, "--budget", "60s")
     wait(lambda: both_run(tmp_path))
@@ -303,7 +299,7 @@ def test_a_suspended_race_suspends_its_arms(tmp_path: Path) -> None:
     process.communicate(timeout=LIMIT_SECONDS)
 
 
-def test_a_killed_race_leaves_nothing_but_its_answer(tmp_path: Path) -> None:
+def test_a_killed_race_leaves_nothing_but_its_answer(tmp_path):
     """That of the last rung. The same command begins again in its folder."""
     process = start(tmp_path, "--budget", "10s")
     wait(lambda: any(tmp_path.glob("runs/race/*/answer.json")))
@@ -319,7 +315,7 @@ def test_a_killed_race_leaves_nothing_but_its_answer(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kill", range(8))
-def test_random_kills_leave_nothing(tmp_path: Path, kill: int) -> None:
+def test_random_kills_leave_nothing(tmp_path, kill):
     """Of the race, its terminal's process group, an arm, or a keeper, at a random moment."""
     draw = random.Random(kill)
     process = start(tmp_path, "--budget", "20s", start_new_session=True)

@@ -1,9 +1,7 @@
 """The rule of the race, on curves that formulas give."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,28 +13,28 @@ from ncfbench.racing.rule import Arm, Curve, can_win, decide, is_settled, rank
 Law = Callable[[float], float]
 
 
-def power(speed: float, floor: float, exponent: float = 0.5, start: float = 8.0) -> Law:
+def power(speed, floor, exponent=0.5, start=8.0):
     """A loss that falls from ``start`` to ``floor``; twice the speed halves every time."""
     return lambda t: floor + (start - floor) * (1 + speed * t) ** -exponent
 
 
-def after_plateau(speed: float, plateau: float, floor: float) -> Law:
+def after_plateau(speed, plateau, floor):
     """A loss that falls at once to 6, stays there, and then falls like :func:`power`."""
     law = power(speed, floor, start=6.0)
     return lambda t: 88 - 82 * min(t / 0.5, 1.0) if t < plateau else law(t - plateau)
 
 
-def curve(law: Law, clock: float, noise: float = 0.0, seed: int = 0, every: float = 0.5) -> Curve:
+def curve(law, clock, noise=0.0, seed=0, every=0.5):
     rng = np.random.default_rng(seed)
     seconds = [every * place for place in range(int(clock / every) + 1)]
     return Curve(seconds, [law(t) + noise * float(rng.normal()) for t in seconds])
 
 
-def arm(law: Law, clock: float, sampler: str = "ns", **more: object) -> Arm:
+def arm(law, clock, sampler="ns", **more):
     return Arm(curve(law, clock), sampler, **more)  # type: ignore[arg-type]
 
 
-def arms_of(speeds: list[float]) -> dict[str, Arm]:
+def arms_of(speeds):
     """Arms of three samplers in turn at 16 s."""
     samplers = ("iid", "ns", "strat-ns")
     return {
@@ -45,14 +43,7 @@ def arms_of(speeds: list[float]) -> dict[str, Arm]:
     }
 
 
-def race(
-    laws: Mapping[str, tuple[str, Law]],
-    horizon: float,
-    *,
-    rungs: int = 4,
-    noise: float = 0.0,
-    learned: Mapping[str, float] | None = None,
-) -> dict[str, str]:
+def race(laws, horizon, *, rungs=4, noise=0.0, learned=None):
     """Race to the horizon in doubling rungs; return each dropped arm with its reason."""
     alive, gone = dict(laws), {}
     for rung in range(rungs):
@@ -71,7 +62,7 @@ def race(
     return gone
 
 
-def test_a_curve_is_read_by_its_lowest_values() -> None:
+def test_a_curve_is_read_by_its_lowest_values():
     found = Curve([0, 1, 2, 4], [9, 5, 6, 3])
     assert found.level == 3
     assert found.at(2) == 5  # 6 is above what was reached before
@@ -84,7 +75,7 @@ def test_a_curve_is_read_by_its_lowest_values() -> None:
     assert found.noise == pytest.approx((1 + 0) / 2)  # 6 above 5, 3 above 3
 
 
-def test_the_worst_case_halves_each_gain() -> None:
+def test_the_worst_case_halves_each_gain():
     found = Curve([0, 1, 2, 4], [9, 7, 5, 3])  # gains of 2 in either doubling
     assert found.worst(4) == 3
     assert found.worst(8) == 3 - 1
@@ -92,7 +83,7 @@ def test_the_worst_case_halves_each_gain() -> None:
     assert found.best(16) == 3 - 2 - 2
 
 
-def test_a_leader_that_is_about_to_be_overtaken_is_not_settled() -> None:
+def test_a_leader_that_is_about_to_be_overtaken_is_not_settled():
     """It is a hundredth ahead, and the other one fell by more in the last doubling."""
     resting, falling = Curve([0, 2, 4], [9, 5.5, 5]), Curve([0, 2, 4], [9, 6.2, 5.01])
     arms = {"resting": Arm(resting, "ns"), "falling": Arm(falling, "ns")}
@@ -104,7 +95,7 @@ def test_a_leader_that_is_about_to_be_overtaken_is_not_settled() -> None:
     assert is_settled(arms | {"falling": Arm(Curve([0, 2, 4], [9, 5.5, 5.01]), "ns")})
 
 
-def test_arms_are_ranked_at_their_common_clock() -> None:
+def test_arms_are_ranked_at_their_common_clock():
     slow = Arm(Curve([0, 1, 2], [9, 6, 4]), "ns")
     long = Arm(Curve([0, 1, 2, 3], [9, 8, 5, 1]), "iid")  # ahead only because it is further
     assert rank({"long": long, "slow": slow}) == ["slow", "long"]
@@ -122,9 +113,7 @@ SPEEDS = [step / 5 for step in range(1, 101)]
     floor=st.floats(0, 3),
     exponent=st.floats(0.3, 1.0),
 )
-def test_the_fastest_of_one_shape_is_never_dropped(
-    speeds: list[float], floor: float, exponent: float
-) -> None:
+def test_the_fastest_of_one_shape_is_never_dropped(speeds, floor, exponent):
     laws = {
         f"arm {place}": (("iid", "ns", "strat-ns")[place % 3], power(speed, floor, exponent))
         for place, speed in enumerate(speeds)
@@ -140,9 +129,7 @@ def test_the_fastest_of_one_shape_is_never_dropped(
     others=st.lists(st.floats(0.1, 0.9), max_size=6),
     noise=st.sampled_from([0.0, 0.02]),
 )
-def test_an_early_leader_does_not_hide_the_winner(
-    crossing: float, gap: float, others: list[float], noise: float
-) -> None:
+def test_an_early_leader_does_not_hide_the_winner(crossing, gap, others, noise):
     """One arm leads for about a third of the way, and then never comes down (Stratified Sampling
     beside Negative Sharing on CiteULike).
     """
@@ -157,7 +144,7 @@ def test_an_early_leader_does_not_hide_the_winner(
     assert "winner" not in race(laws, horizon, noise=noise)
 
 
-def test_two_winners_of_one_sampler_outlive_an_early_leader() -> None:
+def test_two_winners_of_one_sampler_outlive_an_early_leader():
     """The rule protects by what an arm can still reach, not by the names of samplers alone."""
     clock, horizon = 16.0, 64.0
     resting = curve(lambda t: 3 + 5 * math.exp(-t / 3), clock)
@@ -166,7 +153,7 @@ def test_two_winners_of_one_sampler_outlive_an_early_leader() -> None:
     assert can_win(Arm(falling, "ns"), Arm(resting, "strat"), horizon)
 
 
-def test_what_lags_far_behind_late_is_dropped() -> None:
+def test_what_lags_far_behind_late_is_dropped():
     laws = {
         "fast": ("strat-ns", power(10, 1)),
         "rival": ("ns", power(8, 1)),
@@ -180,7 +167,7 @@ def test_what_lags_far_behind_late_is_dropped() -> None:
     assert found.dropped["slow"] == "cannot catch up with fast within 64 s"
 
 
-def test_before_anything_was_learned_nobody_leaves_early() -> None:
+def test_before_anything_was_learned_nobody_leaves_early():
     """Before a third of the horizon; then there is no time for all, and no order to go by."""
     law = after_plateau(1, 20.0, 2.0)
     arms = {str(place): arm(law, 8.0, learned_at=None) for place in range(5)}
@@ -188,7 +175,7 @@ def test_before_anything_was_learned_nobody_leaves_early() -> None:
     assert list(decide(arms, 20.0, 3).dropped) == ["4", "3"]
 
 
-def test_early_on_delays_order() -> None:
+def test_early_on_delays_order():
     """One that lags was at its level soon, and stands still since; one ahead is there late."""
     lowest = Arm(Curve([0, 1, 2, 4], [8, 3, 2, 1]), "ns")
     still = Arm(Curve([0, 1, 2, 4], [8, 5, 5, 5]), "neg")
@@ -199,7 +186,7 @@ def test_early_on_delays_order() -> None:
     assert rank(arms, is_early=True) == ["lowest", "still", "late"]
 
 
-def test_an_arm_at_rest_may_begin_where_the_leader_began() -> None:
+def test_an_arm_at_rest_may_begin_where_the_leader_began():
     """The leader passed the loss of popularity at once and rested there; so may the other."""
     leader = Arm(curve(after_plateau(1, 8, 2), 16.0), "ns", learned_at=9.0)
     resting = Arm(curve(after_plateau(1, 20, 2), 16.0), "ns", learned_at=None)
@@ -209,7 +196,7 @@ def test_an_arm_at_rest_may_begin_where_the_leader_began() -> None:
     assert not can_win(awake, leader, 40.0)
 
 
-def test_a_rival_with_another_sampler_always_stays() -> None:
+def test_a_rival_with_another_sampler_always_stays():
     laws = {f"best {place}": ("strat-ns", power(10 + place, 1)) for place in range(6)}
     laws |= {"rival": ("ns", power(2, 1)), "weak rival": ("mixed-ns", power(1, 1))}
     laws |= {"weakest": ("iid", power(0.1, 1))}
@@ -218,7 +205,7 @@ def test_a_rival_with_another_sampler_always_stays() -> None:
     assert {"weak rival", "weakest"} <= set(gone)
 
 
-def test_a_smaller_rate_of_the_leaders_sampler_stays() -> None:
+def test_a_smaller_rate_of_the_leaders_sampler_stays():
     """A larger rate, another sampler's, or a second one may leave."""
     arms = {
         "leader": arm(power(30, 1), 8.0, "strat-ns", learning_rate=0.03),
@@ -234,7 +221,7 @@ def test_a_smaller_rate_of_the_leaders_sampler_stays() -> None:
     assert left == {"leader", "slower", "rival"}
 
 
-def test_until_late_the_best_of_every_sampler_stays() -> None:
+def test_until_late_the_best_of_every_sampler_stays():
     arms = {f"best {place}": arm(power(10 + place, 1), 8.0) for place in range(4)}
     arms |= {"a": arm(power(5, 1), 8.0, "strat"), "b": arm(power(4, 1), 8.0, "mixed-ns")}
     assert {"a", "b", "best 3"}.isdisjoint(decide(arms, 32.0, keep=2).dropped)
@@ -250,9 +237,7 @@ def test_until_late_the_best_of_every_sampler_stays() -> None:
     shift=st.floats(-5, 5),
     pace=st.sampled_from([0.25, 4.0]),
 )
-def test_units_of_loss_and_time_change_no_decision(
-    speeds: list[float], scale: float, shift: float, pace: float
-) -> None:
+def test_units_of_loss_and_time_change_no_decision(speeds, scale, shift, pace):
     arms = arms_of(speeds)
     other = {
         name: Arm(
@@ -271,9 +256,7 @@ def test_units_of_loss_and_time_change_no_decision(
 
 @settings(max_examples=50, deadline=None)
 @given(speeds=st.lists(st.floats(0.1, 30), min_size=1, max_size=12), keep=st.integers(1, 12))
-def test_a_rung_leaves_the_leader_and_what_there_is_time_for(
-    speeds: list[float], keep: int
-) -> None:
+def test_a_rung_leaves_the_leader_and_what_there_is_time_for(speeds, keep):
     arms = arms_of(speeds)
     found = decide(arms, 20.0, keep)
     left = set(arms) - set(found.dropped)

@@ -1,7 +1,5 @@
 """Plans of rungs: what they cost, and that they use a budget up."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -13,12 +11,12 @@ from ncfbench.racing.rungs import GROWTHS, Pace, arms_of_rungs, plan_rungs, wall
 PACE = Pace(opening=3.0, training=1.5, saving=0.2)
 
 
-def test_each_rung_has_half_the_arms() -> None:
+def test_each_rung_has_half_the_arms():
     assert arms_of_rungs(16, 5) == [16, 8, 4, 3, 3]
     assert arms_of_rungs(2, 3) == [2, 2, 2]
 
 
-def test_the_cost_of_a_plan_by_hand() -> None:
+def test_the_cost_of_a_plan_by_hand():
     """Four arms from 2 s to 4 s, then three to 8 s, then a second seed of three from the start."""
     first = 4 * (1.5 * 2 + 0.2)
     second = 3 * (1.5 * 4 + 0.2)
@@ -33,7 +31,7 @@ def test_the_cost_of_a_plan_by_hand() -> None:
     arms=st.integers(1, 30),
     seeds=st.integers(1, 4),
 )
-def test_a_plan_uses_the_budget_up(seconds: float, clock: float, arms: int, seeds: int) -> None:
+def test_a_plan_uses_the_budget_up(seconds, clock, arms, seeds):
     plan = plan_rungs(seconds, clock, arms, PACE, seeds=seeds)
     least = wall_seconds([clock * GROWTHS[0]], clock, arms, PACE, seeds=1)
     if plan is None:
@@ -52,7 +50,7 @@ def test_a_plan_uses_the_budget_up(seconds: float, clock: float, arms: int, seed
     assert all(GROWTHS[0] - 1e-6 <= b / a <= GROWTHS[1] for a, b in itertools.pairwise(clocks))
 
 
-def test_rungs_about_double() -> None:
+def test_rungs_about_double():
     plan = plan_rungs(400.0, 4.0, 12, PACE, seeds=1)
     assert plan is not None
     clocks = [4.0, *plan.clocks]
@@ -62,9 +60,7 @@ def test_rungs_about_double() -> None:
 @pytest.mark.parametrize(
     ("seconds", "rungs", "seeds"), [(78.0, 1, 2), (77.0, 0, 2), (54.0, 1, 1), (5.0, None, None)]
 )
-def test_a_second_seed_goes_before_another_rung(
-    seconds: float, rungs: int | None, seeds: int | None
-) -> None:
+def test_a_second_seed_goes_before_another_rung(seconds, rungs, seeds):
     """Three seeds to 10 s take 3 x (3 + 15 + 0.2) = 54.6 s; another rung to 12.5 s and they take
     3 x (1.5 x 2.5 + 0.2) + 3 x (3 + 18.75 + 0.2) = 77.7 s.
     """

@@ -1,7 +1,5 @@
 """Lines of training and validation, or of several processes, are no one series."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random
@@ -15,7 +13,7 @@ from ncfbench.racing.series import doubt, first_of, split_in
 Values = Callable[[int], float]
 
 
-def lines(*series: Values, count: int = 20, step: bool = False) -> list[Reading]:
+def lines(*series, count=20, step=False):
     """Lines of several series that take turns."""
     numbered = itertools.product(range(count), series)
     return [
@@ -23,7 +21,7 @@ def lines(*series: Values, count: int = 20, step: bool = False) -> list[Reading]
     ]
 
 
-def recall(top: float, pace: float = 8.0) -> Values:
+def recall(top, pace=8.0):
     return lambda n: top * (1 - math.exp(-(n + 1) / pace))
 
 
@@ -37,13 +35,13 @@ def recall(top: float, pace: float = 8.0) -> Values:
     ],
     ids=["recalls", "losses", "three"],
 )
-def test_series_that_take_turns_are_noticed(series: tuple[Values, ...], step: bool) -> None:
+def test_series_that_take_turns_are_noticed(series, step):
     why = doubt(lines(*series, step=step))
     assert why == ("a step has several values" if step else "values jump to and fro")
 
 
 @pytest.mark.parametrize("between", [1, 2, 10, 18])
-def test_validation_after_several_lines_of_training_is_noticed(between: int) -> None:
+def test_validation_after_several_lines_of_training_is_noticed(between):
     """Under one name, without a word that says which is which."""
     draw = random.Random(between)
     training = [lambda n: recall(0.8)(n) + draw.gauss(0, 0.01)] * between
@@ -51,7 +49,7 @@ def test_validation_after_several_lines_of_training_is_noticed(between: int) -> 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_one_noisy_series_is_not_doubted(seed: int) -> None:
+def test_one_noisy_series_is_not_doubted(seed):
     """Rising, at rest, and with several lines of one step, which are no copies."""
     draw = random.Random(seed)
     for noise, count in ((0.0, 60), (0.02, 60), (0.2, 60), (0.02, 7)):
@@ -62,7 +60,7 @@ def test_one_noisy_series_is_not_doubted(seed: int) -> None:
         assert doubt(epochs) == "" or noise == 0.2  # which is all that is left of it
 
 
-def test_processes_that_name_themselves_are_noticed() -> None:
+def test_processes_that_name_themselves_are_noticed():
     """Where their values differ, however little, and in whatever order they come."""
     mine, other = recall(0.3), lambda n: recall(0.3)(n) + 1e-3
     both = [
@@ -92,18 +90,18 @@ def test_processes_that_name_themselves_are_noticed() -> None:
         ("evaluator device recall=0.5", ""),
     ],
 )
-def test_words_say_which_data(line: str, split: str) -> None:
+def test_words_say_which_data(line, split):
     word = split_in(line, line.index("0.5"))
     assert ((word and word.lastgroup) or "") == split
 
 
-def test_validation_counts_of_several() -> None:
+def test_validation_counts_of_several():
     assert first_of(["train", "validation", "test"]) == "validation"
     assert first_of(["train", "test"]) == "test"
     assert [first_of(one) for one in (["train"], ["validation"], [], ["", "train"])] == [""] * 4
 
 
-def test_lines_of_other_data_do_not_count() -> None:
+def test_lines_of_other_data_do_not_count():
     """Their values neither, which may have been seen before it was known."""
     own = [Reading(1.0, 0.9, split="train"), Reading(2.0, 0.1, split="validation")]
     own += [Reading(3.0, 0.95, split="train"), Reading(4.0, 0.2, split="validation")]

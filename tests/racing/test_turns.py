@@ -1,18 +1,15 @@
 """Races of recorded curves: who leaves, who is the soonest, and in which time."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from played_field import PlayedField, Points
+from played_field import PlayedField
 
 from ncfbench.errors import CheckFailedError
 from ncfbench.racing import race as races
-from ncfbench.racing.answer import Answer, ArmResult, make_answer
+from ncfbench.racing.answer import make_answer
 from ncfbench.racing.arms import Arm
 from ncfbench.racing.clock import Reading, Timeline
 from ncfbench.racing.entry import Entry, Status
@@ -23,13 +20,7 @@ from ncfbench.racing.summary import headline
 from ncfbench.timing.intervals import LOSS_SPREAD, QUALITY_SPREAD
 
 
-def played(
-    curves: Mapping[str, Points],
-    budget: float,
-    startup: float = 0.0,
-    room: float = math.inf,
-    **asked: object,
-) -> tuple[Race, PlayedField]:
+def played(curves, budget, startup=0.0, room=math.inf, **asked):
     """Race curves to the end of a budget."""
     metric = Metric(str(asked.pop("name", "value")), minimize=bool(asked.pop("minimize", False)))
     question = Question(metric, budget, **asked)  # type: ignore[arg-type]
@@ -40,23 +31,23 @@ def played(
     return race, field
 
 
-def rising(pace: float, top: float = 0.5, end: float = 100.0, every: float = 0.5) -> Points:
+def rising(pace, top=0.5, end=100.0, every=0.5):
     """A recall that comes to rest at a top, by the pace."""
     count = int(end / every)
     return [(every * n, top * (1 - math.exp(-every * n / pace))) for n in range(1, count + 1)]
 
 
-def answer_of(race: Race) -> Answer:
+def answer_of(race):
     return make_answer(race.question, race.entries, race.spent, is_over=True)
 
 
-def best_of(race: Race) -> ArmResult:
+def best_of(race):
     best = answer_of(race).best
     assert best is not None
     return best
 
 
-def full_times(curves: Mapping[str, Points], *, sign: float = 1.0) -> dict[str, float]:
+def full_times(curves, *, sign=1.0):
     """Seconds of whole curves to 95 % of the best, of those within 1.5 % of it; by brute force."""
     tops = {name: max(sign * value for _, value in points) for name, points in curves.items()}
     best = max(tops.values())
@@ -67,7 +58,7 @@ def full_times(curves: Mapping[str, Points], *, sign: float = 1.0) -> dict[str, 
     return found
 
 
-def test_the_soonest_wins_within_a_tenth_of_the_time() -> None:
+def test_the_soonest_wins_within_a_tenth_of_the_time():
     """Of ten arms, each of which would take 100 s: the budget is that of one."""
     curves = {f"arm {n}": rising(2.0 * 1.5**n, 0.5 if n % 3 else 0.4) for n in range(10)}
     race, field = played(curves, budget=100.0)
@@ -79,7 +70,7 @@ def test_the_soonest_wins_within_a_tenth_of_the_time() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.floats(0.5, 20), st.floats(0.1, 1)), min_size=2, max_size=8))
-def test_races_keep_their_budget_and_their_books(laws: list[tuple[float, float]]) -> None:
+def test_races_keep_their_budget_and_their_books(laws):
     curves = {f"arm {n}": rising(*law, end=60) for n, law in enumerate(laws)}
     race, field = played(curves, budget=60.0)
     answer = answer_of(race)
@@ -92,7 +83,7 @@ def test_races_keep_their_budget_and_their_books(laws: list[tuple[float, float]]
         assert bool(each.entry.reason) == (each.entry.status is not Status.RACING)
 
 
-def test_arms_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arms_take_turns(monkeypatch):
     monkeypatch.setattr(races, "TURN_SECONDS", 2.0)
     race, field = played({"a": rising(9), "b": rising(9)}, budget=60.0)
     names = [name for name, _ in field.turns[2:]]
@@ -102,7 +93,7 @@ def test_arms_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(trained) - min(trained) <= 2.001
 
 
-def test_startup_is_not_counted() -> None:
+def test_startup_is_not_counted():
     """The one with the long start-up trains sooner."""
     curves = {"a": rising(4.0), "b": rising(8.0)}
     race, _ = played(curves, budget=100.0, startup=10.0)
@@ -111,7 +102,7 @@ def test_startup_is_not_counted() -> None:
     assert best.entry.timeline.startup_seconds == pytest.approx(10)
 
 
-def test_an_arm_whose_first_line_is_late_trains_as_long() -> None:
+def test_an_arm_whose_first_line_is_late_trains_as_long():
     """Until its second line, its start-up is taken to be that of the other one."""
     curves = {"a": rising(4.0), "b": rising(4.0, every=12.0)}
     race, _ = played(curves, budget=70.0, startup=10.0)
@@ -121,17 +112,17 @@ def test_an_arm_whose_first_line_is_late_trains_as_long() -> None:
     assert b.trained_seconds == pytest.approx(a.trained_seconds, abs=5)
 
 
-def test_a_budget_of_little_more_than_startups_is_used() -> None:
+def test_a_budget_of_little_more_than_startups_is_used():
     """Where all have one line, a second one of one arm tells that all have trained little."""
     curves = {name: rising(4.0) for name in "abc"}
     race, _ = played(curves, budget=42.0, startup=10.0)
     assert min(len(each.readings) for each in race.entries) >= 2
 
 
-def test_a_loss_is_measured_from_where_arms_began() -> None:
+def test_a_loss_is_measured_from_where_arms_began():
     """From 2 to 0.5 and to 0.51: 95 % of the way is 0.575, reached by exp(-t/pace) = 0.05."""
 
-    def falling(pace: float, low: float) -> Points:
+    def falling(pace, low):
         return [(t / 4, low + (2 - low) * math.exp(-t / 4 / pace)) for t in range(400)]
 
     race, _ = played({"a": falling(5, 0.5), "b": falling(2, 0.51)}, budget=150, minimize=True)
@@ -153,9 +144,7 @@ def test_a_loss_is_measured_from_where_arms_began() -> None:
         ("auc", 0.40, 0.45, 0.40, 0.40 + 0.95 * 0.05),
     ],
 )
-def test_quality_is_measured_from_chance(
-    name: str, begin: float, top: float, start: float, level: float
-) -> None:
+def test_quality_is_measured_from_chance(name, begin, top, start, level):
     """Or from where arms began, if all began near the best."""
     quick, slow = (
         [(t / 10, begin + (top - begin) * (1 - math.exp(-t / 10 / pace))) for t in range(1000)]
@@ -170,7 +159,7 @@ def test_quality_is_measured_from_chance(
     assert (said in headline(answer)) == (start > 0)
 
 
-def test_a_target_ends_the_race_once_it_is_decided() -> None:
+def test_a_target_ends_the_race_once_it_is_decided():
     curves = {"slow": rising(40), "quick": rising(4), "low": rising(1, top=0.2)}
     race, field = played(curves, budget=300.0, target=0.4)
     best, wanted = best_of(race), -4 * math.log(1 - 0.8)
@@ -180,10 +169,10 @@ def test_a_target_ends_the_race_once_it_is_decided() -> None:
     assert field.seconds > 2 * QUALITY_SPREAD.factor * wanted
 
 
-def test_a_target_of_a_loss_is_decided_sooner() -> None:
+def test_a_target_of_a_loss_is_decided_sooner():
     """Its times differ less between seeds. From 2 to 0.5, 0.8 is reached by exp(-t/pace) = 0.2."""
 
-    def falling(pace: float) -> Points:
+    def falling(pace):
         return [(t / 4, 0.5 + 1.5 * math.exp(-t / 4 / pace)) for t in range(1200)]
 
     curves = {"slow": falling(40), "quick": falling(4)}
@@ -193,12 +182,12 @@ def test_a_target_of_a_loss_is_decided_sooner() -> None:
     assert field.seconds < 2 * LOSS_SPREAD.factor * wanted + 5
 
 
-def test_polls_for_the_target_make_no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polls_for_the_target_make_no_curves(monkeypatch):
     """An arm of a thousand lines has its curve made about once a turn, not once a line."""
     made: list[int] = []
     whole = Timeline.points
 
-    def counted(self: Timeline, **more: bool) -> list[tuple[float, float]]:
+    def counted(self, **more):
         made.append(1)
         return whole(self, **more)
 
@@ -212,9 +201,7 @@ def test_polls_for_the_target_make_no_curves(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("target", [None, 0.4])
 @pytest.mark.parametrize("is_over", [True, False])
-def test_one_arm_alone_is_recommended_only_if_others_have_lost(
-    target: float | None, is_over: bool
-) -> None:
+def test_one_arm_alone_is_recommended_only_if_others_have_lost(target, is_over):
     """To a target: when the race is over, the other one has run for longer than the first took."""
     question = Question(Metric("value"), 100.0, target=target)
     alone, silent = (Entry(Arm(name, name), 0, number) for number, name in enumerate("ab"))
@@ -229,7 +216,7 @@ def test_one_arm_alone_is_recommended_only_if_others_have_lost(
     assert make_answer(question, [alone, silent], 50.0, is_over=is_over).best is not None
 
 
-def test_a_sooner_arm_that_ends_lower_is_no_tie() -> None:
+def test_a_sooner_arm_that_ends_lower_is_no_tie():
     """2 % below the best, which is later by far."""
     race, _ = played({"late": rising(10, 0.5), "soon": rising(2, 0.49)}, budget=160.0)
     answer = answer_of(race)
@@ -241,14 +228,14 @@ def test_a_sooner_arm_that_ends_lower_is_no_tie() -> None:
     assert "but its best is 0.49." in said
 
 
-def test_no_arm_may_reach_the_target() -> None:
+def test_no_arm_may_reach_the_target():
     race, _ = played({"a": rising(4), "b": rising(5)}, budget=80.0, target=0.9)
     answer = answer_of(race)
     assert answer.best is None
     assert [each.status for each in answer.results] == ["slower", "slower"]
 
 
-def test_arms_that_end_by_themselves_stay_in_the_answer() -> None:
+def test_arms_that_end_by_themselves_stay_in_the_answer():
     curves = {"a": rising(1, end=6), "b": rising(1.5, end=6), "c": rising(3, end=6)}
     race, field = played(curves, budget=1000.0)
     assert 12 <= field.seconds <= 18
@@ -257,7 +244,7 @@ def test_arms_that_end_by_themselves_stay_in_the_answer() -> None:
 
 
 @pytest.mark.parametrize(("end", "most"), [(100.0, 5), (12.0, 6)])
-def test_arms_enter_when_others_have_left(end: float, most: int) -> None:
+def test_arms_enter_when_others_have_left(end, most):
     """Three have room at a time, which others find where arms leave or end by themselves."""
     curves = {f"arm {n}": rising(2.0 + n % 4, 0.6 if n == 4 else 0.1 * n, end) for n in range(6)}
     race, field = played(curves, budget=250.0, room=3)
@@ -269,7 +256,7 @@ def test_arms_enter_when_others_have_left(end: float, most: int) -> None:
     assert field.room == 3 - len([each for each in race.entries if each.is_open])
 
 
-def test_arms_that_could_not_catch_up_do_not_enter() -> None:
+def test_arms_that_could_not_catch_up_do_not_enter():
     """The two that have room stay until the end."""
     curves = {name: rising(30.0) for name in "abc"}
     race, field = played(curves, budget=60.0, room=2)
@@ -277,7 +264,7 @@ def test_arms_that_could_not_catch_up_do_not_enter() -> None:
     assert field.seconds >= 50
 
 
-def test_finalists_are_repeated() -> None:
+def test_finalists_are_repeated():
     """To the level that decides; seeds share a curve here, so the ratio stays."""
     curves = {"a": rising(1), "b": rising(6, top=0.501)}
     race, _ = played(curves, budget=200.0, seeds=2)
@@ -291,7 +278,7 @@ def test_finalists_are_repeated() -> None:
     assert other.behind.value == pytest.approx(6, rel=0.1)
 
 
-def test_the_next_one_may_have_left() -> None:
+def test_the_next_one_may_have_left():
     """Whoever reaches the level next is named, though it trained no further."""
     curves = {"a": rising(1), "b": rising(8), "c": rising(2)}
     race, _ = played(curves, budget=200.0)
@@ -302,7 +289,7 @@ def test_the_next_one_may_have_left() -> None:
     assert "The next one that does, c, takes" in text
 
 
-def test_an_arm_without_a_line_in_time_has_no_place() -> None:
+def test_an_arm_without_a_line_in_time_has_no_place():
     late = [(500.0, 0.9)]
     race, _ = played({"a": rising(2), "late": late}, budget=60.0)
     answer = answer_of(race)
@@ -321,7 +308,7 @@ FAR_APART = [(3.0 * n, 0.1 * n) for n in range(1, 9)]
         st.tuples(st.floats(2.0, 80.0), st.floats(0.1, 0.9)), min_size=3, max_size=12, unique=True
     )
 )
-def test_nobody_leaves_after_the_last_rung(laws: list[tuple[float, float]]) -> None:
+def test_nobody_leaves_after_the_last_rung(laws):
     """Who trained as long as any is told apart by what it reached."""
     curves = {f"arm {n}": rising(pace, top) for n, (pace, top) in enumerate(laws)}
     race, _ = played(curves, budget=20.0 * len(curves))

@@ -1,12 +1,8 @@
 """Claims of README.md, computed from kept records."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterable, Mapping
 from functools import cache
 from statistics import fmean
-from typing import Any
 
 import search_choices as choices
 from kept import REPOSITORY, kept
@@ -47,7 +43,7 @@ AHEAD_AT_THE_HEAD = ("CiteULike, `good`", "anime", "Debian's packages")
 
 
 @cache
-def good_start() -> dict[str, Any]:
+def good_start():
     """Return the answers of results/good-start by :data:`GOOD`."""
     found = {
         (each.config.dataset, bool(each.config.to_dict().get("bare_bag"))): each
@@ -58,7 +54,7 @@ def good_start() -> dict[str, Any]:
 
 
 @cache
-def measured() -> dict[str, dict[str, tuple[float, float]]]:
+def measured():
     """Return each of :data:`MEASURES` of what is trained, at its chosen epoch, and of the best
     floor.
     """
@@ -77,13 +73,13 @@ def measured() -> dict[str, dict[str, tuple[float, float]]]:
     return found
 
 
-def passed(title: str) -> set[str]:
+def passed(title):
     """Return the measures by which the best floor of a row is passed."""
     return {measure for measure, (trained, floor) in measured()[title].items() if trained > floor}
 
 
 @traces_rows(SIX, GOOD)
-def good_rows() -> list[str]:
+def good_rows():
     rows: list[str] = []
     for title, answer in good_start().items():
         (arm,), floor = answer.arms, answer.floors[0]
@@ -101,17 +97,17 @@ def good_rows() -> list[str]:
 
 
 @traces(SIX, "![Recall of test links")
-def good_sets() -> list[str]:
+def good_sets():
     return [f"{word(len({answer.config.dataset for answer in good_start().values()}))} data sets"]
 
 
 @traces(SIX, "Five seeds;")
-def seeds() -> list[str]:
+def seeds():
     (count,) = {len(answer.arms[0].runs) for answer in good_start().values()}
     return [f"{word(count).capitalize()} seeds"]
 
 
-def one_core(environments: Iterable[Mapping[str, Any]]) -> str:
+def one_core(environments):
     """Return the machine of some records, which is the same for all pages."""
     machines = {(each["cores"], each["cpu"]) for each in environments}
     assert machines == {(1, "Intel(R) Xeon(R) Processor")}
@@ -119,7 +115,7 @@ def one_core(environments: Iterable[Mapping[str, Any]]) -> str:
 
 
 @traces(SIX, "Seconds are those of one core")
-def good_conditions() -> list[str]:
+def good_conditions():
     paths = (REPOSITORY / "results/good-start").glob("*/environment.json")
     machine = one_core(map(json.loads, map(read, paths)))
     given = [
@@ -133,7 +129,7 @@ def good_conditions() -> list[str]:
 
 
 @traces(SIX, "So training is clearly worth it")
-def good_verdicts() -> list[str]:
+def good_verdicts():
     """The names of data sets stand in the sentences, without figures."""
     stands = {
         title: standing(answer.arms[0], answer.floors[0]) for title, answer in good_start().items()
@@ -146,7 +142,7 @@ def good_verdicts() -> list[str]:
 
 
 @traces(SIX, "By recall@10 and NDCG@50")
-def head_of_the_list() -> list[str]:
+def head_of_the_list():
     for title in AHEAD_AT_THE_HEAD:
         assert good_start()[title].floors[0].row["floor"] == "ridge"
         assert not passed(title) & {"recall_at_10", "ndcg_at_50"}
@@ -154,10 +150,10 @@ def head_of_the_list() -> list[str]:
 
 
 @traces(SIX, "With the paper's CNN", PAPER)
-def sampler_saving() -> list[str]:
+def sampler_saving():
     """By the times of a profile; the table itself stands in docs/paper.md."""
 
-    def is_main(row: Mapping[str, Any]) -> bool:
+    def is_main(row):
         named = (row["encoder"], row["loss"], row["variant"], row["settings"] or "")
         return named == ("cnn", "sg", "", "")
 
@@ -178,7 +174,7 @@ def sampler_saving() -> list[str]:
 
 
 @traces(SIX, "With other losses, encoders and data", PAPER)
-def sampler_savings() -> list[str]:
+def sampler_savings():
     totals = [
         row["total"].value
         for name in ("citeulike-title-tags", "movielens-plots")
@@ -189,13 +185,13 @@ def sampler_savings() -> list[str]:
     return [f"{min(totals):.1f} to {max(totals):.1f} times"]
 
 
-def worst_error(row: Mapping[str, Any]) -> float:
+def worst_error(row):
     """Return how far predictions of a sampler are off at most, as a share of the measurement."""
     return max(abs(row[f"predicted_{of}"] / row[f"measured_{of}"] - 1) for of in PREDICTED)
 
 
 @traces(TRUSTED, "In nine profiles")
-def predictions() -> list[str]:
+def predictions():
     """By benchmarks/README.md, which has the commands of all nine."""
     cells = json.loads(read("benchmarks/results/costmodel-cpu.json"))["cells"]
     found = [worst_error(row) for cell in cells for row in cell["samplers"]]
@@ -214,12 +210,12 @@ def predictions() -> list[str]:
 
 
 @traces(READ_ON, "| [results]")
-def searched_sets() -> list[str]:
+def searched_sets():
     return [f"{word(len(choices.searches()))} data sets"]
 
 
 @traces(READ_ON, "| [paper]", f"{PAPER} && ncfbench report results/movielens-plots")
-def paper_sets() -> list[str]:
+def paper_sets():
     """Those with everything that a verdict on the paper's claims needs."""
     return [f"{word(len(list(REPOSITORY.glob('results/*/audit.parquet'))))} data sets"]
 
@@ -235,7 +231,7 @@ SETS = {
 
 
 @cache
-def frozen() -> Mapping[str, Any]:
+def frozen():
     """Return the answers of results/frozen-start by data set."""
     found = {
         each.config.dataset.removesuffix("-frozen"): each for each in kept("frozen-start").answers
@@ -244,12 +240,12 @@ def frozen() -> Mapping[str, Any]:
     return found
 
 
-def floor_of(answer: Any, name: str) -> Any:
+def floor_of(answer, name):
     (found,) = (each for each in answer.floors if each.row["floor"] == name)
     return found
 
 
-def ridges() -> dict[str, tuple[float, float]]:
+def ridges():
     """Return recall of ridge regression on TF-IDF alone, and with vectors beside it."""
     found = {}
     for data, (_, title) in SETS.items():
@@ -259,7 +255,7 @@ def ridges() -> dict[str, tuple[float, float]]:
     return found
 
 
-def above() -> dict[str, Any]:
+def above():
     """Return how what is trained with the vectors stands to ridge regression with them."""
     return {
         data: standing(answer.arms[0], floor_of(answer, "ridge"))
@@ -268,7 +264,7 @@ def above() -> dict[str, Any]:
 
 
 @traces(SIX, "With MiniLM's vectors", REPORT)
-def first_page() -> list[str]:
+def first_page():
     errors = {data: own.above_by / own.error for data, own in above().items()}
     assert [data for data, own in errors.items() if own > 2] == ["yelp"]
     assert [data for data, own in errors.items() if own < -2] == ["cite"]

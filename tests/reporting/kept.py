@@ -1,12 +1,10 @@
 """Results kept in the repository, read once."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from ncfbench.reporting.results import Results, collect
+from ncfbench.reporting.results import collect
 from ncfbench.runs import folder as runs
 
 REPOSITORY = Path(__file__).parents[2]
@@ -16,7 +14,7 @@ read = cache(runs.read_all)
 
 
 @cache
-def kept(folder: str, **only: str) -> Results:
+def kept(folder, **only):
     """A folder's results, read once, of runs whose settings have some values."""
     wanted = {name: [value] for name, value in only.items()}
     where = REPOSITORY / "results" / folder

@@ -1,17 +1,13 @@
 """The answer of a report: one target, the baseline at its best, ties, recall."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 from folders import change, floor_row, write_run
 from invoked import check, invoke
 
-from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.answers import find_answers
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.results import collect
@@ -23,20 +19,20 @@ from ncfbench.runs.quality import CERTAIN
 from ncfbench.storage import schemas, tables
 
 
-def answers_of(folder: Path, **options: Any) -> list[Answer]:
+def answers_of(folder, **options):
     return find_answers(group(read_all(folder)[0]), **options)
 
 
-def answer_of(folder: Path, **options: Any) -> Answer:
+def answer_of(folder, **options):
     (found,) = answers_of(folder, **options)
     return found
 
 
-def statuses(answer: Answer) -> dict[str, str]:
+def statuses(answer):
     return {each.name: each.status for each in answer.arms}
 
 
-def test_the_baseline_is_taken_at_its_best(tmp_path: Path) -> None:
+def test_the_baseline_is_taken_at_its_best(tmp_path):
     """Probes every 100 iterations. iid comes to 3 at iteration 200 in 100 ms (b=512: 20 s), or in
     20 ms with b=128: 4 s; at 2.9 the slow one ends, where b=128 never is.
     """
@@ -64,7 +60,7 @@ def test_the_baseline_is_taken_at_its_best(tmp_path: Path) -> None:
     assert never.total_at_most == pytest.approx(200 * 20 / (300 * 10))
 
 
-def test_the_paragraph_says_what_and_why(tmp_path: Path) -> None:
+def test_the_paragraph_says_what_and_why(tmp_path):
     for seed in range(2):
         taken: dict[str, Any] = {"seed": seed, "interleaved": ["a"]}
         write_run(tmp_path, "iid", [9, 5, 3, 3], 40, [0, 0.1, 0.2, 0.25], **taken)
@@ -88,7 +84,7 @@ def test_the_paragraph_says_what_and_why(tmp_path: Path) -> None:
     assert row["arms"][0]["times_sooner"] == pytest.approx(8.0)
 
 
-def test_an_arm_has_one_recall_of_one_epoch(tmp_path: Path) -> None:
+def test_an_arm_has_one_recall_of_one_epoch(tmp_path):
     """Validation chose 0.42 at epoch 2 of ns; it ends at 0.4, and ridge is between. Seeds may
     report other epochs: 2 and 3 of iid are 2.5 in the mean. All tables and sentences say so.
     """
@@ -127,9 +123,7 @@ def test_an_arm_has_one_recall_of_one_epoch(tmp_path: Path) -> None:
         ([9, 3, 5, 5, 5, 5, 5, 5, 5], "No ratio: iid has not trained: its smallest loss comes at"),
     ],
 )
-def test_without_a_baseline_there_is_no_ratio(
-    tmp_path: Path, losses: Sequence[float] | None, sentence: str
-) -> None:
+def test_without_a_baseline_there_is_no_ratio(tmp_path, losses, sentence):
     if losses is not None:
         write_run(tmp_path, "iid", losses, 10)
     write_run(tmp_path, "ns", [9, 5, 3], 10)
@@ -142,7 +136,7 @@ def test_without_a_baseline_there_is_no_ratio(
     assert is_table == (losses is not None), "a table without any ratio is left out"
 
 
-def test_losses_that_only_rise_give_no_answer(tmp_path: Path) -> None:
+def test_losses_that_only_rise_give_no_answer(tmp_path):
     """The rate was too high, and there are few probes: each arm is at its best before training."""
     for sampler in ("iid", "ns"):
         write_run(tmp_path, sampler, [3, 4, 5], 10, [0, 0.1, 0.1])
@@ -153,7 +147,7 @@ def test_losses_that_only_rise_give_no_answer(tmp_path: Path) -> None:
         check(invoke("report", tmp_path, *words), 0)
 
 
-def test_a_baseline_without_times_is_no_diverged_one(tmp_path: Path) -> None:
+def test_a_baseline_without_times_is_no_diverged_one(tmp_path):
     base = write_run(tmp_path, "iid", [9, 5, 3], 10)
     write_run(tmp_path, "ns", [9, 5, 3], 10)
     change(base, "timing", lambda rows: rows.clear())
@@ -163,7 +157,7 @@ def test_a_baseline_without_times_is_no_diverged_one(tmp_path: Path) -> None:
     assert views.headline(answer_of(tmp_path)) == "No ratio: iid diverged."
 
 
-def test_revisions_of_an_encoder_have_answers_of_their_own(tmp_path: Path) -> None:
+def test_revisions_of_an_encoder_have_answers_of_their_own(tmp_path):
     """iid and ns of another LSTM than strat-ns, which is no rival of theirs."""
     for sampler, ms, revision in (("iid", 200, 2), ("ns", 20, 2), ("strat-ns", 1, 1)):
         folder = write_run(tmp_path, sampler, [9, 5, 3], ms, encoder="lstm")
@@ -178,7 +172,7 @@ def test_revisions_of_an_encoder_have_answers_of_their_own(tmp_path: Path) -> No
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
-def test_another_baseline(tmp_path: Path) -> None:
+def test_another_baseline(tmp_path):
     """Where iid is too dear: ns comes to its smallest loss, 3, at iteration 300 after 9 s, strat-ns
     at iteration 200 after 2 s. What is kept beside the runs has the usual baseline.
     """
@@ -201,7 +195,7 @@ def test_another_baseline(tmp_path: Path) -> None:
     check(refused, 2, "No run has the sampler 'iid'")
 
 
-def test_one_arm_has_an_answer_without_a_choice(tmp_path: Path) -> None:
+def test_one_arm_has_an_answer_without_a_choice(tmp_path):
     """After a first run the report says what is missing, not that this arm is the best."""
     write_run(tmp_path, "iid", [9, 5, 3], 10, [0, 0.2, 0.3], dimension=20)
     write_run(tmp_path / "k", "iid", [9, 5, 3], 10, negatives=2)
@@ -217,7 +211,7 @@ def test_one_arm_has_an_answer_without_a_choice(tmp_path: Path) -> None:
     assert "0.300" in printed
 
 
-def test_the_newest_environment_counts(tmp_path: Path) -> None:
+def test_the_newest_environment_counts(tmp_path):
     """Three older runs of another machine lose to two newer ones."""
     for sampler, ms in (("iid", 100), ("ns", 10)):
         write_run(tmp_path, sampler, [9, 5, 3], ms, time="2026-02-01")
@@ -230,7 +224,7 @@ def test_the_newest_environment_counts(tmp_path: Path) -> None:
     assert "3 runs of another machine or environment left out" in reasons
 
 
-def test_longer_runs_replace_shorter_ones_of_an_arm(tmp_path: Path) -> None:
+def test_longer_runs_replace_shorter_ones_of_an_arm(tmp_path):
     for epochs, losses in ((2, [9, 5, 4]), (3, [9, 5, 4, 3])):
         write_run(tmp_path, "iid", losses, 100, epochs=epochs)
     write_run(tmp_path, "ns", [9, 5, 4, 3], 10, epochs=3)
@@ -249,7 +243,7 @@ def test_longer_runs_replace_shorter_ones_of_an_arm(tmp_path: Path) -> None:
         ("item_block", (0, 64)),
     ],
 )
-def test_arms_differ_in_any_setting(tmp_path: Path, setting: str, values: tuple[Any, ...]) -> None:
+def test_arms_differ_in_any_setting(tmp_path, setting, values):
     """Runs of one seed that differ in a setting alone are two arms, with names of their own."""
     for value in values:
         for sampler, ms in (("iid", 100), ("ns", 10)):
@@ -260,7 +254,7 @@ def test_arms_differ_in_any_setting(tmp_path: Path, setting: str, values: tuple[
     assert found == {(sampler, value) for sampler in ("iid", "ns") for value in values}
 
 
-def test_other_objectives_and_models_have_other_answers(tmp_path: Path) -> None:
+def test_other_objectives_and_models_have_other_answers(tmp_path):
     for more in ({}, {"loss": "mse"}, {"encoder": "lstm"}, {"dimension": 20}):
         for sampler in ("iid", "ns"):
             write_run(tmp_path, sampler, [9, 5, 3], 10, **more)
@@ -270,14 +264,14 @@ def test_other_objectives_and_models_have_other_answers(tmp_path: Path) -> None:
     assert len({each.named("answer") for each in found}) == 4
 
 
-def add_recall(run: Path, **ends: float) -> None:
+def add_recall(run, **ends):
     """Add to the last test recall@50 of a run, for example its error."""
     added = {f"test_recall_at_50_{end}": value for end, value in ends.items()}
     for table in ("curve", "summary"):
         change(run, table, lambda rows: rows[-1].update(added))
 
 
-def test_a_certain_recall_is_marked_where_it_stands(tmp_path: Path) -> None:
+def test_a_certain_recall_is_marked_where_it_stands(tmp_path):
     """With as many test items as M or fewer, recall@M is 1 whatever was learned."""
     for sampler in ("iid", "ns"):
         run = write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 1.0, 1.0])
@@ -288,7 +282,7 @@ def test_a_certain_recall_is_marked_where_it_stands(tmp_path: Path) -> None:
     assert CERTAIN in [row[1].text for row in run_table(summary, []).rows]
 
 
-def test_one_meaning_of_plus_minus(tmp_path: Path) -> None:
+def test_one_meaning_of_plus_minus(tmp_path):
     """Errors of 0.03 over users and 0.04 over items in each seed; recalls of 0.3 and 0.5, whose
     variance is 0.02: sqrt(0.0009 + 0.0016 + 0.02 / 2) = 0.1118.
     """
@@ -302,7 +296,7 @@ def test_one_meaning_of_plus_minus(tmp_path: Path) -> None:
     assert text.count("±: standard error over users and items, and over seeds") == 4
 
 
-def test_details_are_folded_until_they_are_wanted(tmp_path: Path) -> None:
+def test_details_are_folded_until_they_are_wanted(tmp_path):
     for s in (1, 2, 4):
         write_run(tmp_path, "strat-ns", [9, 4, 2], 20 * s * s, [0, 0.2, 0.3], stratum_size=s)
     write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3])
@@ -318,7 +312,7 @@ def test_details_are_folded_until_they_are_wanted(tmp_path: Path) -> None:
     assert named.startswith("All arms")
 
 
-def test_an_answer_names_easier_targets(tmp_path: Path) -> None:
+def test_an_answer_names_easier_targets(tmp_path):
     """iid comes to 7 after a quarter of its 400 iterations, and to 5 after half; ns, whose
     iterations take a tenth of the time, after 33.3 and 66.7.
     """
@@ -333,7 +327,7 @@ def test_an_answer_names_easier_targets(tmp_path: Path) -> None:
     )
 
 
-def test_the_errors_of_new_and_known_items_are_named() -> None:
+def test_the_errors_of_new_and_known_items_are_named():
     values = {
         f"recall_at_50_{part}{end}": value
         for part, value in (("new_items", 0.1), ("known_items", 0.2))

@@ -1,11 +1,8 @@
 """The board: ways to train beside each other on several data sets."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +17,7 @@ from ncfbench.sweeps.cells import expand, has_cell
 from ncfbench.sweeps.files import read_sweep, write_sweep
 
 
-def write_data_set(folder: Path, name: str, digit: str, recalls: dict[str, list[float]]) -> None:
+def write_data_set(folder, name, digit, recalls):
     """Two seeds of each sampler, 1 s an epoch, the second seed as the first."""
     for seed in (0, 1):
         for sampler, values in recalls.items():
@@ -29,7 +26,7 @@ def write_data_set(folder: Path, name: str, digit: str, recalls: dict[str, list[
             write_run(folder, sampler, [9, 5, 4, 3], 10, [0, *values], **more)
 
 
-def write_two(folder: Path) -> None:
+def write_two(folder):
     write_data_set(
         folder, "a", "a", {"iid": [0.1, 0.2, 0.3], "ns": [0.2, 0.4, 0.4], "neg": [0.2, 0.3, 0.39]}
     )
@@ -41,7 +38,7 @@ def write_two(folder: Path) -> None:
     tables.write_rows(folder / "floors.parquet", rows, schemas.FLOOR)
 
 
-def test_contestants_are_compared_on_all_data_sets(tmp_path: Path) -> None:
+def test_contestants_are_compared_on_all_data_sets(tmp_path):
     """On a the best is 0.4, on b a floor has 0.5, which no arm reaches."""
     write_two(tmp_path)
     board = find_board(collect(tmp_path, tmp_path).overall)
@@ -57,7 +54,7 @@ def test_contestants_are_compared_on_all_data_sets(tmp_path: Path) -> None:
     assert found["profile"] == [never, None]
 
 
-def test_one_data_set_or_unlike_ones_have_no_board(tmp_path: Path) -> None:
+def test_one_data_set_or_unlike_ones_have_no_board(tmp_path):
     """Nor do data sets with fewer than two contestants in common."""
     write_data_set(tmp_path, "a", "a", {"iid": [0.1, 0.2, 0.3], "ns": [0.2, 0.4, 0.4]})
     assert collect(tmp_path, tmp_path).board is None
@@ -72,7 +69,7 @@ def test_one_data_set_or_unlike_ones_have_no_board(tmp_path: Path) -> None:
     assert find_board([one, replace(other, split="validation")]) is None
 
 
-def test_times_that_seeds_cannot_tell_apart_are_tied(tmp_path: Path) -> None:
+def test_times_that_seeds_cannot_tell_apart_are_tied(tmp_path):
     """Both come to 0.36 between the first and the second epoch; the second one of each pair takes
     1.1 and 3 times as long an iteration.
     """
@@ -89,7 +86,7 @@ def test_times_that_seeds_cannot_tell_apart_are_tied(tmp_path: Path) -> None:
     assert [each.is_tied for each in board.standings["ns"]] == [True, True]
 
 
-def test_what_diverged_never_comes_to_a_target(tmp_path: Path) -> None:
+def test_what_diverged_never_comes_to_a_target(tmp_path):
     """On b one seed of ns did, and the other one would set the target there."""
     write_data_set(tmp_path, "a", "a", {"iid": [0.1, 0.2, 0.3], "ns": [0.2, 0.4, 0.4]})
     write_data_set(tmp_path, "b", "b", {"iid": [0.1, 0.2, 0.3], "ns": [0.6, 0.6, 0.6]})
@@ -102,7 +99,7 @@ def test_what_diverged_never_comes_to_a_target(tmp_path: Path) -> None:
     assert on_b["sg iid"] == TargetTime(pytest.approx(2.91), True)
 
 
-def test_what_data_sets_differ_in_is_said(tmp_path: Path) -> None:
+def test_what_data_sets_differ_in_is_said(tmp_path):
     for digit, encoder in (("a", "cnn"), ("b", "bow")):
         for sampler, recalls in (("ns", [0, 0.3]), ("neg", [0, 0.2])):
             more = {"loss": "softmax", "dataset": digit, "encoder": encoder}
@@ -114,7 +111,7 @@ def test_what_data_sets_differ_in_is_said(tmp_path: Path) -> None:
     assert any("one seed" in note for note in notes)
 
 
-def test_a_folder_has_the_board_after_its_answers(tmp_path: Path) -> None:
+def test_a_folder_has_the_board_after_its_answers(tmp_path):
     write_two(tmp_path)
     done = invoke("report", tmp_path, "--data-dir", tmp_path)
     check(done, 0)
@@ -128,15 +125,13 @@ def test_a_folder_has_the_board_after_its_answers(tmp_path: Path) -> None:
     assert table["title"] == "The board: soonest to 0.97 of the best recall@50"
 
 
-def keep_sweep(folder: Path, name: str, **settings: str) -> None:
+def keep_sweep(folder, name, **settings):
     file = folder / f"{name}.toml"
     file.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
     write_sweep(read_sweep(str(file)), folder)
 
 
-def test_the_name_of_a_sweep_reports_its_runs_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_name_of_a_sweep_reports_its_runs_alone(tmp_path, monkeypatch):
     """All sweeps of the name count, also beside a folder of the name; the report begins with the
     board.
     """
@@ -158,7 +153,7 @@ def test_the_name_of_a_sweep_reports_its_runs_alone(
     check(invoke("report", "none", *words), 7, "No cell of this sweep is finished")
 
 
-def test_a_sweep_has_the_runs_of_its_cells() -> None:
+def test_a_sweep_has_the_runs_of_its_cells():
     sweep = read_sweep("board", seeds=1)
     cells, _ = expand(sweep.axes, sweep.cells)
     has = has_cell(cells)

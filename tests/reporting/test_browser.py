@@ -1,12 +1,8 @@
 """The HTML report in headless Chromium, at three widths, light and dark (``make test-browser``)."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from folders import MANIFEST, write_folder, write_profile, write_run
@@ -27,7 +23,7 @@ FLAGS = [
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason="make test-browser installs it")
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     with playwright.sync_playwright() as started:
@@ -42,7 +38,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(tmp_path_factory):
     """A page of runs with several s and k, a profile, and the data."""
     folder = write_folder(tmp_path_factory.mktemp("runs"))
     for seed in range(3):
@@ -62,9 +58,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 820, 1400])
-def test_the_page_fits_and_asks_for_nothing(
-    browser: Any, report: Path, width: int, scheme: str
-) -> None:
+def test_the_page_fits_and_asks_for_nothing(browser, report, width, scheme):
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     try:
         shown = context.new_page()
@@ -125,13 +119,13 @@ def test_the_page_fits_and_asks_for_nothing(
         context.close()
 
 
-def _luminance(color: str) -> float:
+def _luminance(color):
     """Relative luminance of an ``rgb(...)`` colour (WCAG 2)."""
     channels = [float(part) / 255 for part in color[color.index("(") + 1 : -1].split(",")[:3]]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def _contrast(one: str, other: str) -> float:
+def _contrast(one, other):
     high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)

@@ -1,24 +1,19 @@
 """Claims of the paper, judged by runs whose figures are plain arithmetic."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pytest
 from literal_runs import record
 
-from ncfbench.paper.claims import ClaimVerdict, judge_claims
+from ncfbench.paper.claims import judge_claims
 from ncfbench.paper.measures import DISTURBED
 from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.rows import compare
 from ncfbench.reporting.views.paper import claims_table
-from ncfbench.runs.folder import RunRecord
 
 
-def judged(runs: list[RunRecord], busy: str = "") -> Mapping[str, ClaimVerdict]:
+def judged(runs, busy=""):
     """The claims that some run bears on, by name; there is one comparison with the default SG.
 
     A sampler may be busy: its times vary by more than those of a quiet machine.
@@ -31,7 +26,7 @@ def judged(runs: list[RunRecord], busy: str = "") -> Mapping[str, ClaimVerdict]:
     return {one.claim: one for one in found}
 
 
-def seeds(sampler: str, ends: Sequence[float], ms: float, **more: Any) -> list[RunRecord]:
+def seeds(sampler, ends, ms, **more):
     """Runs of a sampler whose losses fall from 9 to 5 to the given end, a seed for each end."""
     recalls = more.pop("recalls", [0.3] * len(ends))
     return [
@@ -40,11 +35,11 @@ def seeds(sampler: str, ends: Sequence[float], ms: float, **more: Any) -> list[R
     ]
 
 
-def verdicts(found: Mapping[str, ClaimVerdict]) -> dict[str, str]:
+def verdicts(found):
     return {name: one.verdict for name, one in found.items()}
 
 
-def test_ratios_are_judged_by_their_intervals() -> None:
+def test_ratios_are_judged_by_their_intervals():
     """iid ends at 3.0, where ns is after 100 + 100 (5 - 3) / (5 - 1) = 150 of 200 iterations."""
     runs = [*seeds("iid", (3.0, 3.0), 200), *seeds("ns", (1.0, 1.0), 50)]
     runs += [*seeds("strat-ns", (1.0, 1.0), 20), *seeds("strat", (3.5, 3.5), 25)]
@@ -61,7 +56,7 @@ def test_ratios_are_judged_by_their_intervals() -> None:
     assert "Sharing negatives needs fewer iterations" in [row[3].text for row in shown.rows]
 
 
-def test_claims_that_do_not_hold() -> None:
+def test_claims_that_do_not_hold():
     """ns needs more iterations, strata take as long, and the recall is a third lower."""
     runs = [*seeds("iid", (3.0,) * 3, 20), *seeds("ns", (2.9, 2.9), 20)]
     runs.append(record("ns", [9, 8, 2.9], 20, 0.3, seed=2))
@@ -75,7 +70,7 @@ def test_claims_that_do_not_hold() -> None:
         assert found[claim].value == pytest.approx(value)
 
 
-def test_one_seed_and_bounds_are_no_proof() -> None:
+def test_one_seed_and_bounds_are_no_proof():
     runs = [*seeds("iid", (3.0,), 200), *seeds("ns", (1.0,), 50)]
     found = judged([*runs, *seeds("strat-ns", (1.0,), 20)])
     assert verdicts(found) == {"fewer-iterations": "undecided", "soonest": "undecided"}
@@ -95,14 +90,14 @@ def test_one_seed_and_bounds_are_no_proof() -> None:
         ("strat", {"soonest"}),
     ],
 )
-def test_times_of_a_busy_machine_decide_nothing(busy: str, disturbed: set[str]) -> None:
+def test_times_of_a_busy_machine_decide_nothing(busy, disturbed):
     lengths = {"iid": 200, "ns": 50, "strat-ns": 20, "strat": 25}
     runs = [run for sampler, ms in lengths.items() for run in seeds(sampler, (3.0, 3.0), ms)]
     found = judged(runs, busy=busy)
     assert {name for name, one in found.items() if one.evidence == DISTURBED} == disturbed
 
 
-def test_times_of_two_machines_decide_nothing() -> None:
+def test_times_of_two_machines_decide_nothing():
     """strat-ns on a machine that is ten times as fast needs as many iterations as iid."""
     runs = [*seeds("iid", (3.0, 3.0), 200), *seeds("ns", (3.0, 3.0), 100)]
     assert judged([*runs, *seeds("strat-ns", (3.0, 3.0), 20)])["soonest"].value > 1
@@ -119,7 +114,7 @@ def test_times_of_two_machines_decide_nothing() -> None:
     ("strat", "verdict"),
     [((100, 30), "undecided"), ((55, 54), "reproduced"), ((20, 20.2), "not reproduced")],
 )
-def test_every_rival_must_be_later(strat: tuple[float, float], verdict: str) -> None:
+def test_every_rival_must_be_later(strat, verdict):
     """ns takes 60 ms instead of the 25 of strat-ns with both seeds. strat differs between its two:
     its mean is further behind, and its interval holds 1, or it is sooner with both.
     """

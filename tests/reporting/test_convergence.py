@@ -1,10 +1,6 @@
 """The convergence check: each fault, runs without one, and what a report says of them."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 from folders import write_run
@@ -18,7 +14,7 @@ from ncfbench.storage import schemas, tables
 RESULTS = REPOSITORY / "results/citeulike-title-tags"
 
 
-def curve_of(*losses: float, **last: float) -> list[dict[str, Any]]:
+def curve_of(*losses, **last):
     """A probe every 10 iterations; ``last`` stands in the last row."""
     rows = [
         {"iteration": 10 * place, "probe_loss": loss} | dict.fromkeys(schemas.QUALITY_COLUMNS)
@@ -28,7 +24,7 @@ def curve_of(*losses: float, **last: float) -> list[dict[str, Any]]:
     return rows
 
 
-def approach(constants: float, probes: int = 40, noise: float = 0.0) -> list[float]:
+def approach(constants, probes=40, noise=0.0):
     """A loss that nears 2 exponentially, over some time constants, from 90 before training."""
     steps = [constants * probe / probes for probe in range(probes)]
     return [
@@ -37,12 +33,12 @@ def approach(constants: float, probes: int = 40, noise: float = 0.0) -> list[flo
     ]
 
 
-def kind_of(curve: list[dict[str, Any]]) -> str | None:
+def kind_of(curve):
     fault = find_fault(curve)
     return fault and fault.kind
 
 
-def test_a_run_that_has_trained_has_no_fault() -> None:
+def test_a_run_that_has_trained_has_no_fault():
     assert find_fault(curve_of(*approach(6))) is None
     assert find_fault(curve_of(*approach(6, noise=0.01))) is None
     rising = [90, 5, 3, 2.6, 2.5, 2.4, 2.5, 2.7, 2.9]
@@ -51,7 +47,7 @@ def test_a_run_that_has_trained_has_no_fault() -> None:
     assert find_fault(curve_of(*approach(6), **trained)) is None
 
 
-def test_a_loss_that_still_falls_is_a_fault() -> None:
+def test_a_loss_that_still_falls_is_a_fault():
     fault = find_fault(curve_of(*approach(1)))
     assert fault.kind == "falling"
     # By hand: 41 rows, of which those up to iteration 300 of 400 come before the last quarter.
@@ -63,7 +59,7 @@ def test_a_loss_that_still_falls_is_a_fault() -> None:
     assert kind_of(curve_of(*approach(2.3))) is None
 
 
-def test_an_early_dip_is_a_fault() -> None:
+def test_an_early_dip_is_a_fault():
     """The baseline of a large batch: its smallest loss at iteration 20, and above it ever after."""
     fault = find_fault(curve_of(9, 6.2, 5.9, 6.1, 6.3, 6.2, 6.1, 6.0))
     assert (fault.kind, "iteration 20 of 70" in fault.finding) == ("dip", True)
@@ -71,7 +67,7 @@ def test_an_early_dip_is_a_fault() -> None:
 
 
 @pytest.mark.parametrize("losses", [[5], [5, 6], [3, 4, 5], [3, 3, 3], [5, 6, 7, 8, 9, 9, 9]])
-def test_a_loss_that_only_rises_is_a_fault(losses: list[float]) -> None:
+def test_a_loss_that_only_rises_is_a_fault(losses):
     """However few its probes are: the target would be reached before training."""
     fault = find_fault(curve_of(*losses))
     assert fault.kind == "rise"
@@ -90,23 +86,23 @@ def test_a_loss_that_only_rises_is_a_fault(losses: list[float]) -> None:
         (0.14, 0.02, None),
     ],
 )
-def test_recall_of_chance_is_a_fault(recall: float, item_error: float, expected: str) -> None:
+def test_recall_of_chance_is_a_fault(recall, item_error, expected):
     """Chance 0.087, an error over users of 0.003; few items add an error of their own."""
     last = {"": recall, "_chance": 0.087, "_error": 0.003, "_item_error": item_error}
     assert kind_of(curve_of(*approach(6), **last)) == expected
 
 
-def test_recall_that_is_one_by_construction_shows_nothing() -> None:
+def test_recall_that_is_one_by_construction_shows_nothing():
     last = {"": 1.0, "_chance": 1.0, "_error": 0.0, "_item_error": 0.0}
     assert find_fault(curve_of(*approach(6), **last)) is None
 
 
-def test_few_probes_show_no_loss_that_falls() -> None:
+def test_few_probes_show_no_loss_that_falls():
     assert find_fault(curve_of(9, 5, 3)) is None
     assert kind_of(curve_of(9, 5, 4, 3, 2)) == "falling"
 
 
-def test_kept_runs_are_judged_as_the_documents_say() -> None:
+def test_kept_runs_are_judged_as_the_documents_say():
     """Over 30 epochs every sampler, loss and encoder has trained. An LSTM with SG over eight has
     not: 14 of 15 runs are found, and one makes a little less than a tenth of its fall at the end.
     """
@@ -124,7 +120,7 @@ def test_kept_runs_are_judged_as_the_documents_say() -> None:
     assert len(begun) == 15
 
 
-def test_an_untrained_baseline_gives_no_ratio(tmp_path: Path) -> None:
+def test_an_untrained_baseline_gives_no_ratio(tmp_path):
     """Nor a bold 1.00 of its own; times per iteration stay, and the tables verify."""
     write_run(tmp_path, "iid", [9, 6.2, 5.9, 6.1, 6.3, 6.2], 200)
     write_run(tmp_path, "ns", [9, 6, 5, 4, 3, 2], 20)

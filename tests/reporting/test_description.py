@@ -1,12 +1,8 @@
 """`describe`: every figure derived a second way, and what is printed."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +12,6 @@ from hypothesis import strategies as st
 from invoked import check, invoke
 from prepared import store_prepared
 from rich.console import Console
-from typer.testing import Result
 
 from ncfbench.config import complete
 from ncfbench.data import store
@@ -34,7 +29,7 @@ from ncfbench.sampling.listed import IidSampler
 # --- distributions
 
 
-def test_a_distribution_by_hand() -> None:
+def test_a_distribution_by_hand():
     found = distribution(np.array([0, 9, 1, 3, 2, 1, 4]))
     bins = [(0, 0, 1, 0), (1, 1, 2, 2), (2, 3, 2, 5), (4, 7, 1, 4), (8, 9, 1, 9)]
     assert [tuple(bin_.values()) for bin_ in found["bins"]] == bins
@@ -43,7 +38,7 @@ def test_a_distribution_by_hand() -> None:
     assert found["top_1_percent"] == found["top_10_percent"] == 9 / 20
 
 
-def test_no_node_and_nothing_to_share() -> None:
+def test_no_node_and_nothing_to_share():
     assert distribution(np.zeros(0, np.int32)) is None
     empty = distribution(np.zeros(3, np.int32))
     assert (empty["gini"], empty["top_1_percent"], empty["mean"]) == (None, None, 0)
@@ -52,7 +47,7 @@ def test_no_node_and_nothing_to_share() -> None:
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=250).filter(any))
 @settings(max_examples=40, deadline=None)
-def test_distributions_against_their_definitions(counts: list[int]) -> None:
+def test_distributions_against_their_definitions(counts):
     found = distribution(np.array(counts, np.int32))
     n, total = len(counts), sum(counts)
     differences = sum(abs(one - other) for one in counts for other in counts) / n**2
@@ -69,7 +64,7 @@ def test_distributions_against_their_definitions(counts: list[int]) -> None:
 # --- batches
 
 
-def test_items_named_by_masked_links_count() -> None:
+def test_items_named_by_masked_links_count():
     """User 0 has both items, so each of her negatives is masked; it is embedded all the same."""
     graph = BipartiteGraph.from_links(np.array([0, 0]), np.array([0, 1]), 1, 2)
     config = complete({"sampler": "iid", "batch_size": 1, "negatives": 6})
@@ -89,7 +84,7 @@ link.
 """
 
 
-def content(*, named: bool = True) -> Content:
+def content(*, named=True):
     users, items = (np.array(column, np.int32) for column in zip(*LINKS, strict=True))
     lengths = np.array([2, 0, 3, 1, 1, 0], np.int32)
     return Content(
@@ -108,7 +103,7 @@ def content(*, named: bool = True) -> Content:
     )
 
 
-def prepared(folder: Path, *, named: bool = True) -> store.Dataset:
+def prepared(folder, *, named=True):
     files = {"a.dat": {"verified": True}, "items": {"name": "b"}}
     origin = {"label": "Five users, by hand", "files": files}
     options = {"text": ["title"], "named": named}
@@ -118,7 +113,7 @@ def prepared(folder: Path, *, named: bool = True) -> store.Dataset:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A data folder with the data set ``hand``."""
     made = tmp_path_factory.mktemp("data")
     prepared(made)
@@ -126,11 +121,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def hand(folder: Path) -> store.Dataset:
+def hand(folder):
     return store.load(folder, "hand")
 
 
-def test_a_description_by_hand(hand: store.Dataset) -> None:
+def test_a_description_by_hand(hand):
     given = {"batch_size": 4, "stratum_size": 2, "negatives": 2}
     found = describe(hand, configurations(given), batches=400)
     training = [(user, item) for user, item in LINKS if SPLIT[item] == 0]
@@ -165,7 +160,7 @@ def test_a_description_by_hand(hand: store.Dataset) -> None:
     assert items["ns"] == pytest.approx(expected, abs=0.1)
 
 
-def test_what_a_sampler_cannot_draw_is_told(tmp_path: Path) -> None:
+def test_what_a_sampler_cannot_draw_is_told(tmp_path):
     dataset = prepared(tmp_path, named=False)
     found = describe(dataset, configurations({"batch_size": 3}))
     reasons = {row["sampler"]: row["reason"] for row in found["batches"]}
@@ -179,7 +174,7 @@ def test_what_a_sampler_cannot_draw_is_told(tmp_path: Path) -> None:
         configurations({"batch_size": 0})
 
 
-def test_data_without_training_links(tmp_path: Path) -> None:
+def test_data_without_training_links(tmp_path):
     one, texts = np.ones(1, np.int32), Texts(np.ones(1, np.int32), np.array([1, 0], np.int32))
     split, vocabulary = np.array([0, 2], np.uint8), Vocabulary(("a",), (1,))
     made = Content(
@@ -195,7 +190,7 @@ def test_data_without_training_links(tmp_path: Path) -> None:
 # --- what is printed
 
 
-def printed(found: dict[str, Any], width: int) -> str:
+def printed(found, width):
     console = Console(width=width, markup=False, highlight=False, no_color=True)
     with console.capture() as capture:
         for table in description_tables(found):
@@ -204,7 +199,7 @@ def printed(found: dict[str, Any], width: int) -> str:
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_the_page_fits_its_window_and_says_everything(hand: store.Dataset, width: int) -> None:
+def test_the_page_fits_its_window_and_says_everything(hand, width):
     page = printed(describe(hand, configurations({"batch_size": 4, "stratum_size": 2})), width)
     assert max(map(len, page.splitlines())) <= width
     assert "\x1b" not in page
@@ -227,13 +222,13 @@ def test_the_page_fits_its_window_and_says_everything(hand: store.Dataset, width
         assert words in flat, words
 
 
-def test_bars_are_proportional_and_visible() -> None:
+def test_bars_are_proportional_and_visible():
     bars = [bar(share, 4) for share in (0, 1e-9, 0.25, 0.5 + 1 / 32, 1)]
     assert bars == ["", "▏", "█", "██▏", "████"]
 
 
-def test_the_command(folder: Path) -> None:
-    def run(words: str) -> Result:
+def test_the_command(folder):
+    def run(words):
         return invoke("describe", *words.split(), "--data-dir", folder)
 
     result = run(

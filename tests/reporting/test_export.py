@@ -1,11 +1,8 @@
 """Exports: which records are copied, and the manifests that name their data."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from folders import MANIFEST, write_folder, write_run
@@ -22,7 +19,7 @@ from ncfbench.runs.folder import RECORDS
 PREPARE = "ncfbench prepare citeulike --text title,tags --max-length 40"
 
 
-def test_an_export_stands_by_itself(tmp_path: Path) -> None:
+def test_an_export_stands_by_itself(tmp_path):
     folder, target = write_folder(tmp_path / "runs"), tmp_path / "kept"
     (next(folder.glob("*/config.json")).parent / "checkpoints").mkdir()
     (folder / beside.FILE).write_text(json.dumps({"f" * 64: MANIFEST}))
@@ -46,9 +43,7 @@ def test_an_export_stands_by_itself(tmp_path: Path) -> None:
     assert again.stdout.replace(str(target), str(folder)) == result.stdout
 
 
-def test_a_read_only_folder_is_printed_and_exported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_folder_is_printed_and_exported(tmp_path, monkeypatch):
     folder, kept, page = (tmp_path / name for name in ("r", "kept", "page.html"))
     write_run(folder, "iid", [9, 5, 3], 200)
     folder.chmod(0o555)
@@ -67,7 +62,7 @@ def test_a_read_only_folder_is_printed_and_exported(
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     """A folder with one run."""
     folder = tmp_path_factory.mktemp("runs")
     write_run(folder, "iid", [9, 5, 3], 200)
@@ -89,7 +84,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"fingerprint": "e" * 64},
     ],
 )
-def test_damaged_descriptions_of_data_are_left_out(run: Path, damage: Any) -> None:
+def test_damaged_descriptions_of_data_are_left_out(run, damage):
     for manifest, known in ((MANIFEST, True), (MANIFEST | damage, False)):
         (run / beside.FILE).write_text(json.dumps({"f" * 64: manifest}))
         results = collect(run, run / "no-data")
@@ -98,7 +93,7 @@ def test_damaged_descriptions_of_data_are_left_out(run: Path, damage: Any) -> No
         assert skipped == [True] * (not known)
 
 
-def test_a_page_describes_data_that_are_known(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_describes_data_that_are_known(run, monkeypatch):
     monkeypatch.setattr(html, "_drawings", lambda results: [])
     for kept, known in ({"f" * 64: MANIFEST}, True), ({}, False):
         (run / beside.FILE).write_text(json.dumps(kept))
@@ -123,7 +118,7 @@ def test_a_page_describes_data_that_are_known(run: Path, monkeypatch: pytest.Mon
         ),
     ],
 )
-def test_commands_to_prepare_data_again(more: dict[str, Any], ends: str) -> None:
+def test_commands_to_prepare_data_again(more, ends):
     assert prepare_command("citeulike", MANIFEST) == PREPARE
     options = {"text": [], "max_length": 40, "retired": 3}
     command = prepare_command("citeulike", MANIFEST | {"options": options} | more)
@@ -131,7 +126,7 @@ def test_commands_to_prepare_data_again(more: dict[str, Any], ends: str) -> None
 
 
 @pytest.mark.parametrize("text", ["", '{"a": 1}', "null"])
-def test_a_damaged_file_of_descriptions_is_named(run: Path, text: str) -> None:
+def test_a_damaged_file_of_descriptions_is_named(run, text):
     (run / beside.FILE).write_text(text)
     result = invoke("report", run, "--json")
     assert result.exit_code == 0, result.output

@@ -1,16 +1,11 @@
 """Seconds that derived item features took: added where they are read, and told."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 from folders import answers_of, floor_row, write_run
 from invoked import check, invoke
 
 from ncfbench.floors.kept import FILE
-from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.answers import find_answers
 from ncfbench.reporting.figures import curves
 from ncfbench.reporting.frames import arms_table, group
 from ncfbench.reporting.results import collect
@@ -30,7 +25,7 @@ WAITED = (
 HISTORY = {"encoder": "mf", "user_tower": "history"}
 
 
-def answer_of(folder: Path, **more: Any) -> Answer:
+def answer_of(folder, **more):
     """The best arm comes down to the target after 2 s, the baseline after 40."""
     more |= {"feature_seconds": 3.5, "errors": (0.003, 0.004)}
     write_run(folder, "strat-ns", [9, 3, 2.9], 20, [0, 0.4, 0.53], **more)
@@ -40,7 +35,7 @@ def answer_of(folder: Path, **more: Any) -> Answer:
     return answer
 
 
-def test_times_to_a_recall_count_them_and_ratios_do_not(tmp_path: Path) -> None:
+def test_times_to_a_recall_count_them_and_ratios_do_not(tmp_path):
     answer = answer_of(tmp_path)
     best, baseline = answer.best, answer.baseline
     assert (best.seconds, baseline.seconds) == (pytest.approx(2), pytest.approx(40))
@@ -58,7 +53,7 @@ def test_times_to_a_recall_count_them_and_ratios_do_not(tmp_path: Path) -> None:
     ) == {3.5}
 
 
-def test_the_table_of_a_run_names_them(tmp_path: Path) -> None:
+def test_the_table_of_a_run_names_them(tmp_path):
     run = read(write_run(tmp_path, "ns", [9, 3], 20, feature_seconds=3.5))
     rows = [
         [cell.text for cell in row]
@@ -69,7 +64,7 @@ def test_the_table_of_a_run_names_them(tmp_path: Path) -> None:
     assert ["item features", "3.5 s before training"] in rows
 
 
-def test_runs_that_do_not_read_features_do_not_wait_for_them(tmp_path: Path) -> None:
+def test_runs_that_do_not_read_features_do_not_wait_for_them(tmp_path):
     for name, more, seconds in (
         ("added", {}, 3.5),
         ("ignored", {"features": "ignore"}, 0.0),
@@ -88,7 +83,7 @@ def test_runs_that_do_not_read_features_do_not_wait_for_them(tmp_path: Path) -> 
     assert "item features" not in views.headline(answer)
 
 
-def test_the_second_computation_counts_them_itself(tmp_path: Path) -> None:
+def test_the_second_computation_counts_them_itself(tmp_path):
     """Seconds that the records do not have, or that the answer lacks, are found."""
     answer_of(tmp_path)
     check(invoke("report", tmp_path), 0, WAITED)
@@ -102,7 +97,7 @@ def test_the_second_computation_counts_them_itself(tmp_path: Path) -> None:
     assert wrong == {"feature_seconds", "passed_after_seconds"}
 
 
-def test_the_figure_begins_after_them(tmp_path: Path) -> None:
+def test_the_figure_begins_after_them(tmp_path):
     drawing = curves.draw_answer(answer_of(tmp_path))
     axis = drawing.figure.axes[1]
     assert axis.get_xlabel().startswith("features and training, s")

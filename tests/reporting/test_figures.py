@@ -1,9 +1,6 @@
 """Figures: which runs and points they draw, and bounds where there are no points."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -21,7 +18,7 @@ from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import read_all
 
 
-def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
+def test_bounds_are_drawn_as_arrows(tmp_path):
     write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])
     write_run(tmp_path, "ns", [9, 4, 2], 20, [0, 0.35, 0.4])
     (comparison,) = group(read_all(tmp_path)[0])
@@ -40,7 +37,7 @@ def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
     assert texts == ["ns", "at least"]
 
 
-def test_of_many_arms_the_first_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_arms_the_first_are_named(tmp_path, monkeypatch):
     """As many as a race can end with; the best is among them."""
     for place in range(12):
         rate, recalls = (place + 1) / 1000, [0, 0.2, 0.3 + place / 100]
@@ -59,7 +56,7 @@ def test_of_many_arms_the_first_are_named(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("words", [1, 4])
-def test_legends_are_whole_however_long(words: int) -> None:
+def test_legends_are_whole_however_long(words):
     figure = drawing_module.new_figure(9.5, 3.6)
     labels = [" ".join(["strat-ns lr=0.03"] * words) + str(place) for place in range(8)]
     axis = figure.subplots()
@@ -72,7 +69,7 @@ def test_legends_are_whole_however_long(words: int) -> None:
     assert (legend._ncols > 1) == (words == 1)
 
 
-def test_no_figure_takes_the_name_of_another(tmp_path: Path) -> None:
+def test_no_figure_takes_the_name_of_another(tmp_path):
     """Two data sets of one name, whose fingerprints begin alike."""
     for digits in ("f" * 64, "f" * 6 + "e" * 58):
         for sampler in ("iid", "ns"):
@@ -84,7 +81,7 @@ def test_no_figure_takes_the_name_of_another(tmp_path: Path) -> None:
     ]
 
 
-def test_curves_are_of_the_papers_s_and_k(tmp_path: Path) -> None:
+def test_curves_are_of_the_papers_s_and_k(tmp_path):
     for sizes in ({}, {"stratum_size": 8}, {"negatives": 1}):
         write_run(tmp_path, "strat", [9, 4], 20, **sizes)
     write_run(tmp_path, "ns", [9, 1], 20)
@@ -93,7 +90,7 @@ def test_curves_are_of_the_papers_s_and_k(tmp_path: Path) -> None:
     assert [one.label("cnn") for one in shown] == ["strat", "ns"]
 
 
-def test_simulated_devices_are_named(tmp_path: Path) -> None:
+def test_simulated_devices_are_named(tmp_path):
     write_run(tmp_path, "ns", [9, 4], 20)
     (run,) = read_all(tmp_path)[0]
     simulated = replace(run, environment=run.environment | {"mesh": {"simulated": True}})
@@ -102,7 +99,7 @@ def test_simulated_devices_are_named(tmp_path: Path) -> None:
         assert ("SIMULATED" in drawing_module.describe(comparison)) == is_named
 
 
-def test_styles_cycle_and_stay_apart() -> None:
+def test_styles_cycle_and_stay_apart():
     """Further samplers repeat colours, with other lines and marks."""
     found = styles_of(f"sampler {place}" for place in range(35))
     assert len({tuple(each.values()) for each in found.values()}) == 35
@@ -110,7 +107,7 @@ def test_styles_cycle_and_stay_apart() -> None:
 
 
 @pytest.mark.long
-def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
+def test_curves_are_thinned_to_small_files(tmp_path):
     """All samplers, two seeds, 400 probes: no point of a short curve is lost."""
     short, long = range(drawing_module.MOST_POINTS), range(2 * drawing_module.MOST_POINTS - 1)
     assert thin(short) == [*short]
@@ -137,7 +134,7 @@ def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
 
 @pytest.mark.long_cases("pdf|png")
 @pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
-def test_a_figure_drawn_again_has_the_same_bytes(tmp_path: Path, kind: str) -> None:
+def test_a_figure_drawn_again_has_the_same_bytes(tmp_path, kind):
     for sampler in ("iid", "ns"):
         write_run(tmp_path / "r", sampler, [9, 5, 3], 20)
     (comparison,) = group(read_all(tmp_path / "r")[0])

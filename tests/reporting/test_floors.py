@@ -1,14 +1,10 @@
 """Floors beside the arms: rows, the sentence, figures, and what travels with the runs."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,13 +14,11 @@ from hypothesis import strategies as st
 from invoked import check, invoke
 
 from ncfbench.data import prepare
-from ncfbench.data.sources import synthetic
-from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError
 from ncfbench.floors.kept import FILE
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.pipeline import floor as fit_floors
-from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.answers import find_answers
 from ncfbench.reporting.arms import ArmRecall
 from ncfbench.reporting.beside import find_floors
 from ncfbench.reporting.figures import curves
@@ -55,18 +49,18 @@ OF_BOTH = "± 0.007, one seed"
 """The errors of an arm and of a floor, 0.005 each, in quadrature."""
 
 
-def against(recall: float, who: str = "this arm", yet: str = "") -> str:
+def against(recall, who="this arm", yet=""):
     return (
         f"Training is not worth it{yet}, by these runs: ridge regression reaches 0.567 in 19 s"
         f" without it, {who} {recall:.3f} ({recall - 0.567:+.3f} {OF_BOTH})."
     )
 
 
-def test_every_floor_has_a_title() -> None:
+def test_every_floor_has_a_title():
     assert TITLES.keys() == FLOORS.keys()
 
 
-def answer_of(folder: Path, *recalls: Sequence[float], **more: Any) -> Answer:
+def answer_of(folder, *recalls, **more):
     """The best arm has the first recalls, after 2, 4, ... s; others are a tenth as fast."""
     for sampler, own, ms in zip(("strat-ns", "ns", "iid"), recalls, (20, 200, 200), strict=False):
         losses = [9, *(3.0 if place else 3.1 for place in range(max(len(own) - 1, 2)))]
@@ -142,9 +136,7 @@ def answer_of(folder: Path, *recalls: Sequence[float], **more: Any) -> Answer:
         "recall not known",
     ],
 )
-def test_the_sentence_says_which_floor_is_passed(
-    floors: list[dict[str, Any]], recalls: list[list[float]], sentence: str, tmp_path: Path
-) -> None:
+def test_the_sentence_says_which_floor_is_passed(floors, recalls, sentence, tmp_path):
     answer = answer_of(tmp_path, *recalls)
     best = next(arm for arm in answer.arms if arm.config.sampler == "strat-ns")
     assert floors_sentence(floors_of(floors), answer.arms, best) == sentence
@@ -162,9 +154,7 @@ def test_the_sentence_says_which_floor_is_passed(
         (0.6, (0.3, None), ""),
     ],
 )
-def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(
-    tmp_path: Path, recall: float, ndcgs: tuple[float | None, float | None], said: str
-) -> None:
+def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(tmp_path, recall, ndcgs, said):
     answer = answer_of(tmp_path, [0, 0.3, recall])
     (arm,) = answer.arms
     (run,) = arm.runs.values()
@@ -177,22 +167,22 @@ def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(
     assert ("NDCG" in found) == bool(said)
 
 
-def test_a_loss_that_falls_may_pass_yet(tmp_path: Path) -> None:
+def test_a_loss_that_falls_may_pass_yet(tmp_path):
     answer = answer_of(tmp_path, [0, 0.4])
     found = floors_sentence(floors_of([RIDGE]), answer.arms, answer.arms[0], is_falling=True)
     assert found == against(0.4, yet=" yet")
 
 
-def test_without_a_best_arm_the_highest_is_named(tmp_path: Path) -> None:
+def test_without_a_best_arm_the_highest_is_named(tmp_path):
     answer = answer_of(tmp_path, [0, 0.4, 0.5], [0, 0.4, 0.53])
     found = floors_sentence(floors_of([PROFILE]), answer.arms, None)
     assert found == f"{REACHES}; ns passes them after 40 s (+0.018 {OF_BOTH})."
 
 
-def test_a_validation_recall_of_1_by_construction_chooses_nothing(tmp_path: Path) -> None:
+def test_a_validation_recall_of_1_by_construction_chooses_nothing(tmp_path):
     """Fewer validation items than 50: the recall of test links is left, in both computations."""
 
-    def give_chance(rows: list[dict[str, Any]]) -> None:
+    def give_chance(rows):
         for row in rows:
             row["validation_recall_at_50_chance"] = 1.0
 
@@ -209,9 +199,7 @@ def test_a_validation_recall_of_1_by_construction_chooses_nothing(tmp_path: Path
 
 
 @pytest.mark.parametrize("first", [(3, 4), (4, 3)])
-def test_of_equal_validation_names_decide_not_losses(
-    tmp_path: Path, first: tuple[int, int]
-) -> None:
+def test_of_equal_validation_names_decide_not_losses(tmp_path, first):
     """A second computation has the same arm beside the floors. Losses only rise, so there is no
     target, and no arm is the best.
     """
@@ -228,7 +216,7 @@ def test_of_equal_validation_names_decide_not_losses(
 
 
 @pytest.mark.parametrize("lacks", ["arm", "floor"])
-def test_without_an_error_nothing_is_known(tmp_path: Path, lacks: str) -> None:
+def test_without_an_error_nothing_is_known(tmp_path, lacks):
     """Above the floor by 0.03 or below it by 0.07: a missing error is no error of 0."""
     errors = {"test_recall_at_50_error": None} if lacks == "floor" else {}
     of_arm = {"errors": None} if lacks == "arm" else {}
@@ -243,7 +231,7 @@ def test_without_an_error_nothing_is_known(tmp_path: Path, lacks: str) -> None:
     assert "beside ridge (its error is not known)" in run_sentence(floors, arm.chosen)
 
 
-def test_test_links_choose_neither_floor_nor_arm(tmp_path: Path) -> None:
+def test_test_links_choose_neither_floor_nor_arm(tmp_path):
     """By validation links ridge is the better floor and ns the better arm, by test links profiles
     and iid are; each says what it reaches on test links. The epoch is the second.
     """
@@ -275,7 +263,7 @@ def test_test_links_choose_neither_floor_nor_arm(tmp_path: Path) -> None:
     )
 
 
-def test_a_certain_validation_recall_chooses_no_floor() -> None:
+def test_a_certain_validation_recall_chooses_no_floor():
     """With at most 50 items to rank it is 1 of all: test links tell, as of floors without any."""
     certain = {"validation_recall_at_50": 1.0, "validation_recall_at_50_chance": 1.0}
     for more in (certain, {}):
@@ -289,9 +277,7 @@ def test_a_certain_validation_recall_chooses_no_floor() -> None:
     st.floats(0, 0.1),
     st.floats(0, 0.1),
 )
-def test_words_are_by_two_errors(
-    recalls: list[float], floor: float, own: float, other: float
-) -> None:
+def test_words_are_by_two_errors(recalls, floor, own, other):
     """By hand: the seeds' part is there where there are several, and its note says if not."""
     own_recall = ArmRecall(recalls, math.hypot(own, standard_error_of(recalls)), None, [])
     row = floor_row("ridge", floor, 1.0) | dict.fromkeys(ITEM_ERROR, 0.0)
@@ -305,14 +291,14 @@ def test_words_are_by_two_errors(
     assert stands.has_seeds == (len(recalls) > 1)
 
 
-def standard_error_of(values: Sequence[float]) -> float:
+def standard_error_of(values):
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 ITEM_ERROR = ["test_recall_at_50_item_error"]
 
 
-def test_an_arm_that_is_alone_stands_beside_floors_in_json(tmp_path: Path) -> None:
+def test_an_arm_that_is_alone_stands_beside_floors_in_json(tmp_path):
     write_run(tmp_path, "ns", [9, 5, 3], 200, [0, 0.4, 0.53], errors=ERRORS)
     tables.write_rows(tmp_path / FILE, [PROFILE], schemas.FLOOR)
     check(invoke("report", tmp_path), 0)
@@ -328,7 +314,7 @@ def test_an_arm_that_is_alone_stands_beside_floors_in_json(tmp_path: Path) -> No
     assert wrong.column == "best_arm"
 
 
-def test_before_training_and_after_divergence(tmp_path: Path) -> None:
+def test_before_training_and_after_divergence(tmp_path):
     """An evaluation before training takes no seconds; what diverged is no arm to train with."""
     answer = answer_of(tmp_path, [0, 0.6])
     (arm,) = answer.arms
@@ -351,7 +337,7 @@ def test_before_training_and_after_divergence(tmp_path: Path) -> None:
         (20, "above ridge (+0.169 ± 0.011) and profile (+0.224 ± 0.011)"),
     ],
 )
-def test_a_run_stands_by_the_errors_of_both(apart: float, stands: str, tmp_path: Path) -> None:
+def test_a_run_stands_by_the_errors_of_both(apart, stands, tmp_path):
     """It reports 0.512 and some errors of the difference, without a recall of each user; a floor's
     error is 0.005.
     """
@@ -364,8 +350,8 @@ def test_a_run_stands_by_the_errors_of_both(apart: float, stands: str, tmp_path:
     )
 
 
-def test_validation_says_which_settings_count() -> None:
-    def row(penalty: float, validation: float, by: str, test: float) -> dict[str, Any]:
+def test_validation_says_which_settings_count():
+    def row(penalty, validation, by, test):
         known = {"penalty": penalty, "validation_recall_at_50": validation, "chosen_by": by}
         return floor_row("ridge", test, 1.0) | known
 
@@ -383,14 +369,14 @@ def test_validation_says_which_settings_count() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Runs with floors beside them, and no data."""
     answer_of(tmp_path / "runs", [0, 0.4, 0.53], [0, 0.3, 0.35], [0, 0.1, 0.2])
     tables.write_rows(tmp_path / "runs" / FILE, [PROFILE, RIDGE], schemas.FLOOR)
     return tmp_path / "runs"
 
 
-def test_floors_stand_below_the_arms(folder: Path) -> None:
+def test_floors_stand_below_the_arms(folder):
     results = collect(folder, folder)
     table = answer_tables(results.answers, {})[0]
     passes = f"{REACHES}; this arm passes them after 4 s (+0.018 {OF_BOTH})."
@@ -409,12 +395,12 @@ def test_floors_stand_below_the_arms(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-def test_floors_of_another_machine_are_a_caveat(folder: Path, is_answered: bool) -> None:
+def test_floors_of_another_machine_are_a_caveat(folder, is_answered):
     """Known where the runs' environments say on which one they were trained."""
     words = ["report", folder, *([] if is_answered else ["--only", "sampler=ns"])]
     sentence = "The floors were fitted on another machine than the runs, or in another environment"
 
-    def codes(host: str | None) -> set[str]:
+    def codes(host):
         for path in folder.glob("*/environment.json"):
             found = tables.read_json(path) | ({} if host is None else {"host_key": host})
             tables.write_json(path, found)
@@ -430,7 +416,7 @@ def test_floors_of_another_machine_are_a_caveat(folder: Path, is_answered: bool)
     check(invoke("report", folder, "--verify"), 0, "0 do not match")
 
 
-def test_floors_travel_with_the_runs(folder: Path, tmp_path: Path) -> None:
+def test_floors_travel_with_the_runs(folder, tmp_path):
     check(invoke("report", folder, "--export", tmp_path / "copy"), 0)
     kept = [tables.read_rows(path / FILE, schemas.FLOOR) for path in (folder, tmp_path / "copy")]
     assert kept[0] == kept[1] == [PROFILE, RIDGE]
@@ -444,13 +430,13 @@ def test_floors_travel_with_the_runs(folder: Path, tmp_path: Path) -> None:
     assert found.unfitted == []
 
 
-def test_verification_covers_the_floors(folder: Path) -> None:
+def test_verification_covers_the_floors(folder):
     """Each value that is changed is found, and a floor that is lost, and one that is not kept."""
     check(invoke("report", folder), 0)
     kept = tables.read_rows(folder / FILE, schemas.FLOOR)
     (answer,) = as_rows(collect(folder, folder).answers, {})
 
-    def wrong() -> list[tuple[str, str]]:
+    def wrong():
         found = verify(folder, {"answers": [answer]}, kept).mismatches
         return sorted((one.cell.split("/")[-1], one.column) for one in found)
 
@@ -468,7 +454,7 @@ def test_verification_covers_the_floors(folder: Path) -> None:
     assert wrong() == [("ease", ""), ("profile", ""), ("ridge", "")]
 
 
-def test_figures_show_floors_from_their_seconds(folder: Path) -> None:
+def test_figures_show_floors_from_their_seconds(folder):
     """Whole labels to the right of the axes, none on another, whatever the recalls."""
     near = [floor_row("ease", 0.565, 1e-4), floor_row("ials", 0.564, 60.0)]
     tables.write_rows(folder / FILE, [PROFILE, RIDGE, *near], schemas.FLOOR)
@@ -493,9 +479,7 @@ def test_figures_show_floors_from_their_seconds(folder: Path) -> None:
     assert all(upper.y0 >= lower.y1 for upper, lower in pairwise(boxes))
 
 
-def test_floors_are_found_beside_the_data(
-    tmp_path: Path, tiny_options: synthetic.Options, tiny: Dataset
-) -> None:
+def test_floors_are_found_beside_the_data(tmp_path, tiny_options, tiny):
     """Fitted beside the data they are in the report; before, it says how to fit them."""
     prepare("synthetic", tiny_options, tmp_path, "tiny", say=lambda text: None)
     runs = tmp_path / "runs"

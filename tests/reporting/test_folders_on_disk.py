@@ -1,7 +1,5 @@
 """Reports of folders that are empty, damaged or unwritable."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from invoked import check, invoke
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for sampler in ("iid", "ns"):
         write_run(folder, sampler, [9, 5, 3], 200)
@@ -19,21 +17,21 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(written: Path, tmp_path: Path) -> Path:
+def folder(written, tmp_path):
     return Path(shutil.copytree(written, tmp_path / "runs"))
 
 
-def test_nothing_to_report_exits_with_7(tmp_path: Path) -> None:
+def test_nothing_to_report_exits_with_7(tmp_path):
     check(invoke("report", tmp_path), 7, "No finished run", "ncfbench sweep smoke")
 
 
-def test_the_folder_of_one_run_is_told(folder: Path) -> None:
+def test_the_folder_of_one_run_is_told(folder):
     (run,) = folder.glob("*-ns-*")
     check(invoke("report", run), 7, "the folder of one run", f"ncfbench report {folder}")
 
 
 @pytest.mark.parametrize("how", ["truncated", "missing", "other"])
-def test_a_damaged_run_is_named_and_left_out(folder: Path, how: str) -> None:
+def test_a_damaged_run_is_named_and_left_out(folder, how):
     (victim,) = folder.glob("*-ns-*")
     for file in sorted(path for path in victim.iterdir() if path.name != "ledger.parquet"):
         content = file.read_bytes()
@@ -45,12 +43,12 @@ def test_a_damaged_run_is_named_and_left_out(folder: Path, how: str) -> None:
         file.write_bytes(content)
 
 
-def test_an_unwritable_report_is_still_printed(folder: Path) -> None:
+def test_an_unwritable_report_is_still_printed(folder):
     (folder / "recall.parquet").mkdir()
     check(invoke("report", folder), 3, "Speedup over iid", "Cannot write")
 
 
-def test_races_below_the_runs_are_named(folder: Path) -> None:
+def test_races_below_the_runs_are_named(folder):
     race = folder / "advice" / "mine"
     race.mkdir(parents=True)
     (race / "answer.json").write_text("{}")

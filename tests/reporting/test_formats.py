@@ -1,7 +1,5 @@
 """The report in each format, of runs that are written as literals."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -17,7 +15,6 @@ from folders import write_folder, write_run
 from html_tables import table_html
 from invoked import check
 from invoked import invoke as run
-from typer.testing import Result
 
 from ncfbench.errors import install_command
 from ncfbench.reporting.render import html, latex, markdown
@@ -25,12 +22,12 @@ from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Cell, Col, Table
 
 
-def invoke(*words: str | Path) -> Result:
+def invoke(*words):
     return run("report", *words)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return write_folder(tmp_path_factory.mktemp("runs"))
 
 
@@ -53,7 +50,7 @@ NASTY = Table.of(
 )
 
 
-def test_latex_reads_every_character_as_itself() -> None:
+def test_latex_reads_every_character_as_itself():
     escaped = r"\textbackslash{}\_\&\%\$\#\{\}\textasciitilde{}\textasciicircum{}"
     assert latex.escape(r"\_&%$#{}~^") == escaped
     assert latex.escape("--loss sg") == "-{}-loss sg", "no dash"
@@ -69,7 +66,7 @@ def test_latex_reads_every_character_as_itself() -> None:
         assert part in text
 
 
-def test_latex_is_balanced(folder: Path) -> None:
+def test_latex_is_balanced(folder):
     text = invoke(folder, "--format", "latex").stdout
     opened = re.findall(r"\\begin\{(\w+)\}", text)
     assert sorted(opened) == sorted(re.findall(r"\\end\{(\w+)\}", text))
@@ -83,7 +80,7 @@ def test_latex_is_balanced(folder: Path) -> None:
         assert f"\\{rule}" in text
 
 
-def test_markdown_escapes_and_keeps_the_width(folder: Path) -> None:
+def test_markdown_escapes_and_keeps_the_width(folder):
     assert markdown.escape("a|b_*<") == r"a\|b\_\*\<"
     lines = [line for line in markdown.render([NASTY]).splitlines() if line.startswith("|")]
     assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {7}
@@ -94,7 +91,7 @@ def test_markdown_escapes_and_keeps_the_width(folder: Path) -> None:
     assert "### Speedup over iid, SG loss" in text
 
 
-def test_csv_has_the_tables_as_they_are_shown(folder: Path) -> None:
+def test_csv_has_the_tables_as_they_are_shown(folder):
     text = invoke(folder, "--format", "csv", "--full", "--paper").stdout
     tables = json.loads(invoke(folder, "--json").stdout)["tables"]
     for part, table in zip(text.split("\n\n"), tables, strict=True):
@@ -103,7 +100,7 @@ def test_csv_has_the_tables_as_they_are_shown(folder: Path) -> None:
         assert list(csv.reader(lines)) == [table["header"], *table["rows"]]
 
 
-def test_json_is_json_under_both_names(folder: Path, tmp_path: Path) -> None:
+def test_json_is_json_under_both_names(folder, tmp_path):
     first, second = invoke(folder, "--json"), invoke(folder, "--format", "json")
     assert first.stdout == second.stdout
     file = tmp_path / "report.json"
@@ -125,7 +122,7 @@ def test_json_is_json_under_both_names(folder: Path, tmp_path: Path) -> None:
     assert hard["total_speedup_at_least"] > 1
 
 
-def test_lines_of_a_message_become_one() -> None:
+def test_lines_of_a_message_become_one():
     """A table's cell is one line, whatever an error says."""
     table = Table.of("t", [Col("a", str)], ["first\nsecond\n\nthird"], ["one\ntwo"])
     for render in (markdown.render, latex.render):
@@ -133,12 +130,12 @@ def test_lines_of_a_message_become_one() -> None:
         assert "one two" in render([table])
 
 
-def test_the_terminal_shows_intervals_and_printed_cells(folder: Path) -> None:
+def test_the_terminal_shows_intervals_and_printed_cells(folder):
     words = "[", "<: some seed never came down", "(2/3)", "Speedup beside the paper's", "(19.50)"
     check(invoke(folder, "--paper"), 0, *words, "(0.4866)")
 
 
-def test_formats_that_do_not_go_together(folder: Path, tmp_path: Path) -> None:
+def test_formats_that_do_not_go_together(folder, tmp_path):
     for words, message in (
         (["--format", "htlm"], "did you mean 'html'"),
         (["--format", "md"], "did you mean 'markdown'"),
@@ -155,7 +152,7 @@ class Reader(HTMLParser):
 
     VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.open: list[str] = []
         self.references: list[str] = []
@@ -163,7 +160,7 @@ class Reader(HTMLParser):
         self.tags: list[str] = []
         self.text = ""
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         if tag not in self.VOID:
             self.open.append(tag)
@@ -174,20 +171,20 @@ class Reader(HTMLParser):
                 self.ids.append(value or "")
             assert not name.startswith("on"), f"{name}: no script is needed"
 
-    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_startendtag(self, tag, attributes):
         self.handle_starttag(tag, attributes)
         if tag not in self.VOID:
             self.open.pop()
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open, f"</{tag}> closes nothing"
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.text += data
 
 
-def read(text: str) -> Reader:
+def read(text):
     reader = Reader()
     reader.feed(text)
     reader.close()
@@ -195,7 +192,7 @@ def read(text: str) -> Reader:
     return reader
 
 
-def test_the_page_is_whole_and_self_contained(folder: Path, tmp_path: Path) -> None:
+def test_the_page_is_whole_and_self_contained(folder, tmp_path):
     target = tmp_path / "page.html"
     check(invoke(folder, "--format", "html", "--output", target), 0)
     text = target.read_text(encoding="utf-8")
@@ -224,9 +221,7 @@ def test_the_page_is_whole_and_self_contained(folder: Path, tmp_path: Path) -> N
     ("lost", "words"),
     [(0, "1 finished run, ncfbench"), (1, "1 finished run and 1 diverged, ncfbench")],
 )
-def test_the_page_counts_runs(
-    tmp_path: Path, lost: int, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_counts_runs(tmp_path, lost, words, monkeypatch):
     monkeypatch.setattr(html, "_drawings", lambda results: [])
     write_run(tmp_path, "iid", [9, 5, 3], 10, [0, 0.2, 0.3])
     for _ in range(lost):
@@ -238,9 +233,7 @@ def test_the_page_counts_runs(
     assert not re.search(r"\b1 (runs|tables|trials|arms)\b", text)
 
 
-def test_a_page_on_own_data_leaves_the_paper_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_on_own_data_leaves_the_paper_out(tmp_path, monkeypatch):
     """It goes into the runs' folder by itself, and says nothing of the paper."""
     monkeypatch.setattr(html, "find_spec", lambda name: None)
     write_run(tmp_path, "iid", [9, 5, 3], 200, dataset="mine")
@@ -252,7 +245,7 @@ def test_a_page_on_own_data_leaves_the_paper_out(
     assert "that the paper printed" in invoke(tmp_path, "--paper").stdout
 
 
-def test_output_makes_its_folder(folder: Path, tmp_path: Path) -> None:
+def test_output_makes_its_folder(folder, tmp_path):
     target = tmp_path / "new" / "folder" / "tables.csv"
     check(invoke(folder, "--format", "csv", "--output", target), 0)
     assert target.read_text().startswith("# ")
@@ -261,9 +254,7 @@ def test_output_makes_its_folder(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "markdown", "latex", "json", "html"])
-def test_output_follows_links_and_writes_to_devices(
-    folder: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_follows_links_and_writes_to_devices(folder, tmp_path, kind, monkeypatch):
     """None is replaced by a file, nor taken for a folder since it has no suffix."""
     monkeypatch.setattr(html, "_drawings", lambda results: [])
     written, link = tmp_path / "written.txt", tmp_path / "link"
@@ -282,9 +273,7 @@ def test_output_follows_links_and_writes_to_devices(
     assert sorted(tmp_path.iterdir()) == [link, pipe, written]
 
 
-def test_a_page_without_matplotlib(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_without_matplotlib(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(html, "find_spec", lambda name: None)
     check(invoke(folder, "--format", "html", "--output", tmp_path / "p.html"), 0)
     reader = read((tmp_path / "p.html").read_text())
@@ -292,7 +281,7 @@ def test_a_page_without_matplotlib(
     assert install_command("plots") in reader.text
 
 
-def test_figures_inlined_twice_share_no_id() -> None:
+def test_figures_inlined_twice_share_no_id():
     svg = (
         '<?xml version="1.0"?><!DOCTYPE svg PUBLIC "x" "http://www.w3.org/x.dtd"><svg width="9pt"'
         ' height="5pt" viewBox="0 0 9 5"><metadata><a href="http://purl.org"/></metadata><path'
@@ -305,7 +294,7 @@ def test_figures_inlined_twice_share_no_id() -> None:
     )
 
 
-def test_flags_and_commands_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_and_commands_stay_whole(monkeypatch):
     """No format cuts a flag at a hyphen, nor folds a command that is to be copied."""
     command = "ncfbench advise citeulike --loss sg --metric mrr --runs-dir some/where/far/away/x"
     table = Table.of(
@@ -322,7 +311,7 @@ def test_flags_and_commands_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"  {command}\n" in captured.get()
 
 
-def test_html_is_escaped() -> None:
+def test_html_is_escaped():
     reader = read(table_html(NASTY))
     assert "script" not in reader.tags
     assert "<script>" in reader.text

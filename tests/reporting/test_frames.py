@@ -1,10 +1,6 @@
 """The frames of results: probes of runs, and runs beside the baseline with a target."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from folders import write_run
@@ -14,11 +10,11 @@ import ncfbench
 from ncfbench.reporting.frames import ARMS
 
 
-def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
+def rows_of(folder):
     return {row["sampler"]: row for row in ncfbench.report(folder).arms.to_pylist()}
 
 
-def test_arms_have_the_target_and_the_ratios_of_their_seed(tmp_path: Path) -> None:
+def test_arms_have_the_target_and_the_ratios_of_their_seed(tmp_path):
     """iid ends at 3 after 200 iterations of 40 ms, ns is there after 150 of 10 ms."""
     write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
@@ -45,7 +41,7 @@ def test_arms_have_the_target_and_the_ratios_of_their_seed(tmp_path: Path) -> No
     assert last["seconds"] == pytest.approx(2.0)
 
 
-def test_caveats_have_codes(tmp_path: Path) -> None:
+def test_caveats_have_codes(tmp_path):
     write_run(tmp_path, "iid", [9, 5, 3], 40)
     write_run(tmp_path, "ns", [9, 4, 2], 10)
     (answer,) = json.loads(invoke("report", tmp_path, "--json").stdout)["answers"]

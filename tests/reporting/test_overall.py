@@ -1,9 +1,6 @@
 """The answer over losses and encoders, by hand and by a second computation."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,7 @@ from invoked import check, invoke
 
 from ncfbench.reporting.overall import worth
 from ncfbench.reporting.render import html
-from ncfbench.reporting.results import Results, collect
+from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
 from ncfbench.reporting.views import overall as views
 from ncfbench.storage import schemas, tables
@@ -22,7 +19,7 @@ SEEDS = (0, 1)
 CHANCE = {"test_recall_at_50_chance": 0.3, "test_recall_at_50_error": 0.01}
 
 
-def write_three(folder: Path, floor: float = 0.35, **more: Any) -> Results:
+def write_three(folder, floor=0.35, **more):
     """Two losses, three samplers; 0.4 is the best mean recall, so 0.38 is the level."""
     more.setdefault("errors", (0.003, 0.004))
     for seed in SEEDS:
@@ -39,7 +36,7 @@ def write_three(folder: Path, floor: float = 0.35, **more: Any) -> Results:
     return collect(folder, folder)
 
 
-def test_the_soonest_of_about_the_best_is_recommended(tmp_path: Path) -> None:
+def test_the_soonest_of_about_the_best_is_recommended(tmp_path):
     """strat-ns ends within 1.5 % of the best, and is at 0.38 after 100 + 8/9 of 100 iterations."""
     results = write_three(tmp_path)
     (found,) = results.overall
@@ -75,7 +72,7 @@ def test_the_soonest_of_about_the_best_is_recommended(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("floor", "worth"), [(0.5, "not worth it yet"), (0.4, "not clearly worth it yet")]
 )
-def test_what_no_arm_passes_comes_first(tmp_path: Path, floor: float, worth: str) -> None:
+def test_what_no_arm_passes_comes_first(tmp_path, floor, worth):
     """One sentence says so, and no other repeats or contradicts it. Recall still rises."""
     (found,) = write_three(tmp_path, floor).overall
     assert found.is_still_falling
@@ -87,7 +84,7 @@ def test_what_no_arm_passes_comes_first(tmp_path: Path, floor: float, worth: str
     assert said.lower().count("ridge regression") == 1
 
 
-def test_time_counts_features_or_is_of_training(tmp_path: Path) -> None:
+def test_time_counts_features_or_is_of_training(tmp_path):
     """30 s of features and 2.844 s to the level; 3 s of training."""
     (found,) = write_three(tmp_path, feature_seconds=30.0).overall
     table = views.worth_table(found)
@@ -104,7 +101,7 @@ def test_time_counts_features_or_is_of_training(tmp_path: Path) -> None:
     assert said.endswith("come to a level count them; those of training do not.")
 
 
-def test_seeds_that_decide_are_those_whose_recall_is_shown(tmp_path: Path) -> None:
+def test_seeds_that_decide_are_those_whose_recall_is_shown(tmp_path):
     """ns has a second seed that trained for less; it counts in no number of the answer."""
     more: dict[str, Any] = {"errors": (0.003, 0.004)}
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.45], seed=0, **more)
@@ -120,8 +117,8 @@ def test_seeds_that_decide_are_those_whose_recall_is_shown(tmp_path: Path) -> No
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
-def test_chance_stands_below_the_recalls(tmp_path: Path) -> None:
-    def judged(rows: list[dict[str, Any]]) -> None:
+def test_chance_stands_below_the_recalls(tmp_path):
+    def judged(rows):
         for row in rows[1:]:
             row["validation_recall_at_50"] = row["test_recall_at_50"]
             row["validation_recall_at_50_chance"] = 0.125
@@ -134,7 +131,7 @@ def test_chance_stands_below_the_recalls(tmp_path: Path) -> None:
     assert note in views.worth_table(found).notes
 
 
-def test_arms_that_differ_in_sampler_alone_have_no_such_answer(tmp_path: Path) -> None:
+def test_arms_that_differ_in_sampler_alone_have_no_such_answer(tmp_path):
     write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], epochs=20)
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], item_block=64)
@@ -143,7 +140,7 @@ def test_arms_that_differ_in_sampler_alone_have_no_such_answer(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["dimension", "batch_size", "word_dropout", "learning_rate"])
-def test_arms_that_differ_in_one_number_have_one(tmp_path: Path, name: str) -> None:
+def test_arms_that_differ_in_one_number_have_one(tmp_path, name):
     values = {"dimension": 20, "batch_size": 64, "word_dropout": 0.2, "learning_rate": 0.03}
     write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3])
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4], **{name: values[name]})
@@ -152,8 +149,8 @@ def test_arms_that_differ_in_one_number_have_one(tmp_path: Path, name: str) -> N
     assert [row.choice for row in worth(found)] == [name]
 
 
-def test_the_error_of_what_decided_is_of_users_and_items(tmp_path: Path) -> None:
-    def ranked(rows: list[dict[str, Any]]) -> None:
+def test_the_error_of_what_decided_is_of_users_and_items(tmp_path):
+    def ranked(rows):
         for row in rows[1:]:
             row["validation_recall_at_50"] = row["test_recall_at_50"]
             row["validation_recall_at_50_error"] = 0.003
@@ -166,7 +163,7 @@ def test_the_error_of_what_decided_is_of_users_and_items(tmp_path: Path) -> None
     assert dict(views.caveats(found))["validation_error"].endswith("standard error of 0.005.")
 
 
-def test_an_arm_has_one_row_for_all_its_choices(tmp_path: Path) -> None:
+def test_an_arm_has_one_row_for_all_its_choices(tmp_path):
     write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3], loss="softmax", dimension=20)
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4])
     (found,) = collect(tmp_path, tmp_path).overall
@@ -175,7 +172,7 @@ def test_an_arm_has_one_row_for_all_its_choices(tmp_path: Path) -> None:
     assert shown == ["the recommended", "loss softmax, dimension 20"]
 
 
-def test_seeds_that_some_arm_lacks_do_not_decide(tmp_path: Path) -> None:
+def test_seeds_that_some_arm_lacks_do_not_decide(tmp_path):
     """The second seed of one arm is far better; the first is the one that both have."""
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], seed=0)
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.6, 0.9], seed=1)
@@ -186,7 +183,7 @@ def test_seeds_that_some_arm_lacks_do_not_decide(tmp_path: Path) -> None:
     assert dict(views.caveats(found))["seeds"].startswith("Decided by seed 0: not all arms have")
 
 
-def test_arms_without_a_common_seed_are_compared_by_means(tmp_path: Path) -> None:
+def test_arms_without_a_common_seed_are_compared_by_means(tmp_path):
     """0.38 after 10 s and after 20 s: within a factor of 2.7 nothing is known of other seeds."""
     write_run(tmp_path, "ns", [9, 4, 2], 100, [0, 0.38, 0.4], seed=0)
     for seed, ms in ((1, 190), (2, 210)):
@@ -203,7 +200,7 @@ def test_arms_without_a_common_seed_are_compared_by_means(tmp_path: Path) -> Non
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
-def test_nothing_is_tied_with_nothing(tmp_path: Path) -> None:
+def test_nothing_is_tied_with_nothing(tmp_path):
     """No arm is above chance, 0.3: there is nothing that others could be tied with."""
     for loss in ("sg", "softmax"):
         folder = write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3], loss=loss)
@@ -217,7 +214,7 @@ def test_nothing_is_tied_with_nothing(tmp_path: Path) -> None:
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
-def test_other_machines_and_diverged_arms_stay_out(tmp_path: Path) -> None:
+def test_other_machines_and_diverged_arms_stay_out(tmp_path):
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], time="2026-02-02")
     write_run(tmp_path, "ns", [9, 4, 2], 1, [0, 0.9, 0.9], encoder="bow", key="another")
     write_run(tmp_path, "ns", [9, 1], 1, [0, 0.9], loss="log", status="diverged")
@@ -229,7 +226,7 @@ def test_other_machines_and_diverged_arms_stay_out(tmp_path: Path) -> None:
     assert "1 arm of another machine or environment left out." in str(views.caveats(found))
 
 
-def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_begins_with_it(tmp_path, monkeypatch):
     """The answers of each loss are details; JSON has all of it, and the page folds them."""
     write_three(tmp_path)
     printed = invoke("report", tmp_path)
@@ -255,11 +252,11 @@ def test_the_report_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_all_of_it_is_computed_a_second_time(tmp_path: Path, seed: int) -> None:
+def test_all_of_it_is_computed_a_second_time(tmp_path, seed):
     """On random curves, with chance, validation links, seeds that are missing and features."""
     rng = np.random.default_rng(seed)
 
-    def ranked(rows: list[dict[str, Any]]) -> None:
+    def ranked(rows):
         for row in rows[1:]:
             row["validation_recall_at_50"] = row["test_recall_at_50"] + rng.normal(0, 0.01)
             row["validation_recall_at_50_error"] = 0.004
@@ -283,7 +280,7 @@ def test_all_of_it_is_computed_a_second_time(tmp_path: Path, seed: int) -> None:
     results = collect(tmp_path, tmp_path)
     (found,) = results.answered["overall"]
 
-    def verified(**changed: Any) -> set[tuple[str, str]]:
+    def verified(**changed):
         """The cells and columns that are wrong in an answer with changed values."""
         answered = results.answered | {"overall": [found | changed]}
         wrong = verification.verify(tmp_path, answered, results.floor_rows).mismatches

@@ -1,12 +1,7 @@
 """Errors of the difference between recalls of the same users and items."""
 
-from __future__ import annotations
-
 import math
 import statistics
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +28,7 @@ FIGURES = {
 LOSSES = [9, 5, 3.1, 3.05, 3.0]
 
 
-def lists(hits: str) -> tuple[list[float], list[float]]:
+def lists(hits):
     """Recall of each user, and each item's share of their mean."""
     users, items = [0.0] * 4, [0.0] * 5
     for (user, item), hit in zip(LINKS, hits, strict=True):
@@ -43,11 +38,11 @@ def lists(hits: str) -> tuple[list[float], list[float]]:
     return users, items
 
 
-def recall(hits: str) -> float:
+def recall(hits):
     return round(statistics.fmean(lists(hits)[0]), 9)
 
 
-def write(folder: Path, sampler: str, ms: float, *hits: str, **more: Any) -> Path:
+def write(folder, sampler, ms, *hits, **more):
     """A run that is evaluated at 100, 200, ... iterations, with errors of its own."""
     recalls = [0, *map(recall, hits)]
     run = write_run(folder, sampler, LOSSES[: len(recalls)], ms, recalls, **more)
@@ -59,13 +54,13 @@ def write(folder: Path, sampler: str, ms: float, *hits: str, **more: Any) -> Pat
     return run
 
 
-def floor(hits: str = OF_FLOOR) -> dict[str, Any]:
+def floor(hits=OF_FLOOR):
     users, items = lists(hits)
     own = {"test_user_recalls": users, "test_item_shares": items}
     return floor_row("ridge", recall(hits), 1.0, **own)
 
 
-def validate(run: Path, recalls: Sequence[float]) -> None:
+def validate(run, recalls):
     """Give a run recalls of validation links; it reports the evaluation with the largest."""
     rows = tables.read_rows(run / "curve.parquet", schemas.CURVE)
     for own, row in zip(recalls, rows[1:], strict=True):
@@ -77,7 +72,7 @@ def validate(run: Path, recalls: Sequence[float]) -> None:
     change(run, "summary", lambda rows: rows[0].update(reported))
 
 
-def error(arm: Sequence[str], other: Sequence[str]) -> float:
+def error(arm, other):
     """That of the difference of two means over seeds."""
     users, items = (
         np.mean([lists(hits)[of] for hits in arm], 0)
@@ -90,9 +85,7 @@ def error(arm: Sequence[str], other: Sequence[str]) -> float:
     return math.sqrt(variance)
 
 
-def answered(
-    folder: Path, *seeds: Sequence[str], validation: Sequence[Sequence[float]] = ()
-) -> Any:
+def answered(folder, *seeds, validation=()):
     """The answer in JSON, of which an arm of some seeds is the best, beside a floor."""
     for seed, hits in enumerate(seeds):
         run = write(folder, "strat-ns", 20, *hits, seed=seed)
@@ -107,7 +100,7 @@ def answered(
 
 
 @pytest.mark.parametrize("seeds", [("11010110",), ("11010110", "10110001", ALL)])
-def test_the_error_is_within_users_items_and_seeds(tmp_path: Path, seeds: Sequence[str]) -> None:
+def test_the_error_is_within_users_items_and_seeds(tmp_path, seeds):
     answer = answered(tmp_path, *((NONE, hits) for hits in seeds))
     (row,) = answer["floors"]
     above = statistics.fmean(map(recall, seeds)) - recall(OF_FLOOR)
@@ -118,7 +111,7 @@ def test_the_error_is_within_users_items_and_seeds(tmp_path: Path, seeds: Sequen
     assert note in answer["headline"]
 
 
-def test_a_run_that_ranks_as_a_floor_is_level(tmp_path: Path) -> None:
+def test_a_run_that_ranks_as_a_floor_is_level(tmp_path):
     """No error at all, however large that of each recall is."""
     answer = answered(tmp_path, (NONE, OF_FLOOR))
     (row,) = answer["floors"]
@@ -133,7 +126,7 @@ def test_a_run_that_ranks_as_a_floor_is_level(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lacks", ["floor", "run", "iteration", "damaged"])
-def test_errors_are_added_where_a_recall_of_users_is_not_kept(tmp_path: Path, lacks: str) -> None:
+def test_errors_are_added_where_a_recall_of_users_is_not_kept(tmp_path, lacks):
     run, kept = write(tmp_path, "ns", 9, NONE, ALL), floor()
     own = reported_recall(read(run))
     if lacks == "floor":
@@ -149,7 +142,7 @@ def test_errors_are_added_where_a_recall_of_users_is_not_kept(tmp_path: Path, la
     assert (stands.word, stands.note) == ("passes", " (+0.542 ± 0.050)")
 
 
-def test_copies_keep_what_is_set_beside_floors(tmp_path: Path) -> None:
+def test_copies_keep_what_is_set_beside_floors(tmp_path):
     """The evaluation that validation links choose for each seed, which is not that of the largest
     test recall.
     """
@@ -172,11 +165,11 @@ def test_copies_keep_what_is_set_beside_floors(tmp_path: Path) -> None:
     assert kept == {100: [False] * 2, 200: [False, True], 300: [True, False], 400: [True] * 2}
 
 
-def test_verification_recomputes_the_differences(tmp_path: Path) -> None:
+def test_verification_recomputes_the_differences(tmp_path):
     answer = answered(tmp_path, (NONE, ALL))
     kept = tables.read_rows(tmp_path / FILE, schemas.FLOOR)
 
-    def wrong() -> list[str]:
+    def wrong():
         found = verify(tmp_path, {"answers": [answer]}, kept).mismatches
         return sorted(one.column for one in found)
 

@@ -1,10 +1,7 @@
 """Tables as they are printed: marks, best values, titles, and reasons for empty cells."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
-from typing import Any
 
 from literal_runs import record
 from rich.console import Console
@@ -13,7 +10,6 @@ from ncfbench.reporting.frames import group
 from ncfbench.reporting.labels import seeds_label
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.reporting.rows import compare
-from ncfbench.reporting.table import Cell, Table
 from ncfbench.reporting.views.layout import marks
 from ncfbench.reporting.views.paper import beside_tables
 from ncfbench.reporting.views.results import (
@@ -22,10 +18,9 @@ from ncfbench.reporting.views.results import (
     speedup_tables,
 )
 from ncfbench.reporting.views.run import run_table
-from ncfbench.runs.folder import RunRecord
 
 
-def test_names_are_text_and_not_markup() -> None:
+def test_names_are_text_and_not_markup():
     """Paths such as ``runs[old]`` or ``r[/x]`` are printed as they are."""
     out = io.StringIO()
     plain = make_console()
@@ -37,24 +32,24 @@ def test_names_are_text_and_not_markup() -> None:
     assert "a[/b]" in out.getvalue()
 
 
-def rendered(*tables: Table) -> str:
+def rendered(*tables):
     out = io.StringIO()
     for table in tables:
         Console(file=out, width=160).print(TableView(table))
     return out.getvalue()
 
 
-def cells_of(table: Table) -> dict[str, tuple[Cell, ...]]:
+def cells_of(table):
     """Cells by sampler."""
     return {row[1].text: row[2:] for row in table.rows}
 
 
-def texts_of(table: Table, count: int = 3) -> dict[str, list[str]]:
+def texts_of(table, count=3):
     return {name: [cell.text for cell in row[:count]] for name, row in cells_of(table).items()}
 
 
-def test_times_of_separate_runs_are_marked() -> None:
-    def together(sessions: list[str | None], *given: Any, **more: Any) -> RunRecord:
+def test_times_of_separate_runs_are_marked():
+    def together(sessions, *given, **more):
         made = record(*given, **more)
         return dataclasses.replace(made, environment={**made.environment, "interleaved": sessions})
 
@@ -82,7 +77,7 @@ def test_times_of_separate_runs_are_marked() -> None:
     assert any(note.startswith("†") for note in table.notes)
 
 
-def test_times_of_a_busy_machine_are_marked() -> None:
+def test_times_of_a_busy_machine_are_marked():
     """Spreads of 0.13 and 0.24: the latter is that of a busy machine."""
     row = {"status": "reached", "per_iteration_speedup": 2.0, "interleaved": True}
     quiet, busy = (row | {"full_iteration_spread": spread} for spread in (0.13, 0.24))
@@ -94,7 +89,7 @@ def test_times_of_a_busy_machine_are_marked() -> None:
     assert [note[0] for note in notes] == ["†", "‡"]
 
 
-def test_the_best_of_each_column_and_baseline() -> None:
+def test_the_best_of_each_column_and_baseline():
     """Over iid of k=10 neg is the quickest by iteration, ns needs fewest, and strat is
     the first to arrive. Over iid of k=20 there is a best by itself: it takes nothing from others.
     """
@@ -128,11 +123,11 @@ def test_the_best_of_each_column_and_baseline() -> None:
     assert [name for name, row in shown.items() if row[0].style == "best"] == ["iid (k=20)"]
 
 
-def best_of(table: Table, place: int) -> set[str]:
+def best_of(table, place):
     return {name for name, row in cells_of(table).items() if row[place].style == "best"}
 
 
-def test_ties_are_taken_among_the_values_that_are_shown() -> None:
+def test_ties_are_taken_among_the_values_that_are_shown():
     """strat-ns is the soonest by far, on another machine; neg has most recall, and diverged."""
     runs = [record("iid", [9, 5, 3], 200), record("strat", [9, 5, 3], 38, 0.401)]
     runs += [record("ns", [9, 5, 3], 40), record("strat-ns", [9, 5, 3], 4, key="two")]
@@ -144,7 +139,7 @@ def test_ties_are_taken_among_the_values_that_are_shown() -> None:
     assert best_of(recall, 0) == {"strat"}
 
 
-def test_the_papers_tables_have_ties_of_their_own() -> None:
+def test_the_papers_tables_have_ties_of_their_own():
     """Without the arm of s = 16, which is soonest and not among them, ns is tied with strat."""
     lengths = {"iid": 200.0, "strat": 38.0, "ns": 40.0}
     runs = [record(name, [9, 5, 3], ms) for name, ms in lengths.items()]
@@ -154,7 +149,7 @@ def test_the_papers_tables_have_ties_of_their_own() -> None:
     assert best_of(beside_tables(found, {})[0], 2) == {"strat", "ns"}
 
 
-def test_sheets_say_why_a_cell_has_no_value() -> None:
+def test_sheets_say_why_a_cell_has_no_value():
     runs = [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20, key="two")]
     (found,) = compare(group([*runs, record("strat", [9, 5, 3], 20, status="diverged")]))
     texts = texts_of(speedup_tables([found])[0])
@@ -175,7 +170,7 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
     assert texts_of(recall)["strat"][0] == "diverged (0.4761)"
 
 
-def test_printed_figures_are_found_by_the_source() -> None:
+def test_printed_figures_are_found_by_the_source():
     """Data of any name stand beside the paper's where their manifest says that they are these."""
     found = compare(group([record("iid", [9, 5, 3], 200, dataset="my-texts")]))
     assert beside_tables(found, {}) == []
@@ -185,7 +180,7 @@ def test_printed_figures_are_found_by_the_source() -> None:
     assert texts_of(speedup)["iid"][2] == "1.00"
 
 
-def test_an_impossible_arm_is_no_missing_run() -> None:
+def test_an_impossible_arm_is_no_missing_run():
     """iid cannot train with a pairwise loss; strat-ns could with SG, but only log has a run."""
     runs = [
         *(record(name, [9, 5, 3], 200) for name in ("iid", "neg", "strat")),
@@ -204,7 +199,7 @@ def test_an_impossible_arm_is_no_missing_run() -> None:
     assert any(note.startswith("invalid: ") for note in table.notes)
 
 
-def test_titles_name_b_s_k_and_seeds() -> None:
+def test_titles_name_b_s_k_and_seeds():
     """Each in the table's title, or beside the arm that differs from it."""
     runs = [
         record("iid", [9, 3], 1, seed=seed, batch_size=64, epochs=6, encoder=encoder)
@@ -221,7 +216,7 @@ def test_titles_name_b_s_k_and_seeds() -> None:
     assert seeds_label([2, 0, 1]) == "seeds 0 to 2"
 
 
-def test_tables_updated_by_row_are_named() -> None:
+def test_tables_updated_by_row_are_named():
     """Once for each encoder, under what the ratios are made of; where there are some."""
     runs = [record(sampler, [9, 3], 1) for sampler in ("iid", "ns")]
     found = compare(group(runs))

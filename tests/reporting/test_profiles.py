@@ -1,30 +1,26 @@
 """Speedups of runs whose times come from a profile, and answers with them: plain arithmetic."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 from folders import filled, write_run
 from literal_runs import record
 
-from ncfbench.paper.claims import ClaimVerdict, judge_claims
+from ncfbench.paper.claims import judge_claims
 from ncfbench.reporting import profiles
-from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.answers import find_answers
 from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.frames import group
-from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
+from ncfbench.reporting.profiles import find_profiled, with_profile_times
 from ncfbench.reporting.rows import compare
 from ncfbench.reporting.targets import sensitivity
 from ncfbench.reporting.views.answers import trust
 from ncfbench.reporting.views.profiled import profiled_tables
-from ncfbench.runs.folder import RunRecord, read_all
+from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas
 
 
-def profile(*samplers: tuple[str, float], **more: Any) -> list[dict[str, Any]]:
+def profile(*samplers, **more):
     """Rows of the cost model: milliseconds by sampler, intervals of 10 % around the ratios."""
     common = {
         **{"dataset": "citeulike", "encoder": "cnn", "loss": "sg", "batch_size": 512},
@@ -48,9 +44,7 @@ def profile(*samplers: tuple[str, float], **more: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def joined(
-    runs: list[RunRecord], rows: list[dict[str, Any]], baseline: str | None = None
-) -> list[ProfiledComparison]:
+def joined(runs, rows, baseline=None):
     return find_profiled(compare(group(runs, baseline)), rows)
 
 
@@ -58,7 +52,7 @@ IID, NS = ("iid", [9, 5, 3], 40), ("ns", [9, 4, 2], 10)
 """iid ends at 3, where ns is after 150 of 200 iterations."""
 
 
-def test_the_runs_give_iterations_and_the_profile_their_length() -> None:
+def test_the_runs_give_iterations_and_the_profile_their_length():
     runs = []
     for seed in (0, 1):
         runs += [record("iid", [9, 5, 3], 400, seed=seed), record("ns", [9, 4, 2], 4000, seed=seed)]
@@ -82,7 +76,7 @@ def test_the_runs_give_iterations_and_the_profile_their_length() -> None:
     ]
 
 
-def test_profiles_of_two_machines_have_names_of_their_own() -> None:
+def test_profiles_of_two_machines_have_names_of_their_own():
     runs = [record(*IID), record(*NS)]
     one, other = (
         profile(("iid", 40), ("ns", ms), environment_key=key * 64)
@@ -94,7 +88,7 @@ def test_profiles_of_two_machines_have_names_of_their_own() -> None:
     assert "environment" not in profiled_tables(joined(runs, one))[0].title
 
 
-def test_another_computation_has_the_iterations_of_the_runs_there_are() -> None:
+def test_another_computation_has_the_iterations_of_the_runs_there_are():
     """With one seed; runs with the profile's own computation are preferred."""
     runs = [record(*IID), record(*NS)]
     plain = profile(("iid", 200), ("ns", 20), unusual_settings="convolution=plain", settings="two")
@@ -121,13 +115,13 @@ def test_another_computation_has_the_iterations_of_the_runs_there_are() -> None:
         {"unusual_settings": "negatives=20", "negatives": 20},
     ],
 )
-def test_profiles_of_something_else_are_left_out(more: dict[str, Any]) -> None:
+def test_profiles_of_something_else_are_left_out(more):
     runs = [record(*IID), record("neg", [9, 4, 2], 10)]
     assert joined(runs, profile(("iid", 40), ("neg", 10)))
     assert not joined(runs, profile(("iid", 40), ("neg", 10), **more))
 
 
-def test_another_baseline_than_the_profile_s_is_left_out() -> None:
+def test_another_baseline_than_the_profile_s_is_left_out():
     """The profile's ratios are over iid: over ns they would be other ones."""
     runs = [record(*IID), record(*NS), record("strat-ns", [9, 4, 2], 5)]
     rows = profile(("iid", 40), ("ns", 10), ("strat-ns", 5))
@@ -135,13 +129,13 @@ def test_another_baseline_than_the_profile_s_is_left_out() -> None:
     assert not joined(runs, rows, baseline="ns")
 
 
-def soonest(runs: list[RunRecord], rows: list[dict[str, Any]]) -> list[ClaimVerdict]:
+def soonest(runs, rows):
     """Verdicts by profiles; the runs' own differ in words."""
     verdicts = judge_claims(find_evidence(compare(group(runs)), joined(runs, rows)))
     return [verdict for verdict in verdicts if "profile" in verdict.evidence]
 
 
-def test_the_soonest_is_judged_by_the_profile_s_times() -> None:
+def test_the_soonest_is_judged_by_the_profile_s_times():
     """The runs' own times say the opposite. The profile has 40, 10 and 5 ms."""
     runs = [
         record(sampler, [9, 5, 3] if sampler == "iid" else [9, 4, 2], ms, seed=seed)
@@ -162,7 +156,7 @@ def test_the_soonest_is_judged_by_the_profile_s_times() -> None:
     assert not soonest(runs, [row | {"rounds": 3} for row in rows])
 
 
-def test_few_rounds_give_no_interval() -> None:
+def test_few_rounds_give_no_interval():
     runs = [record(*IID, seed=seed) for seed in (0, 1)]
     runs += [record("ns", [9, 4, 2 - seed], 10, seed=seed) for seed in (0, 1)]
     (found,) = joined(runs, profile(("iid", 40), ("ns", 10), rounds=3))
@@ -176,7 +170,7 @@ def test_few_rounds_give_no_interval() -> None:
 PROFILE = profile(("iid", 40), ("ns", 10))
 
 
-def answer_of(folder: Path, rounds: int = 7) -> Answer:
+def answer_of(folder, rounds=7):
     """The answer of a folder's runs beside :data:`PROFILE`."""
     runs = read_all(folder)[0]
     profiled = joined(runs, [row | {"rounds": rounds} for row in PROFILE])
@@ -186,7 +180,7 @@ def answer_of(folder: Path, rounds: int = 7) -> Answer:
 
 
 @pytest.fixture(scope="module")
-def two_machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two_machines(tmp_path_factory):
     """ns ran on a slow machine."""
     folder = tmp_path_factory.mktemp("runs")
     for seed in (0, 1):
@@ -195,7 +189,7 @@ def two_machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_runs_of_two_machines_have_the_times_of_the_profile(two_machines: Path) -> None:
+def test_runs_of_two_machines_have_the_times_of_the_profile(two_machines):
     answer = answer_of(two_machines)
     assert (answer.rounds, answer.spread, answer.is_interleaved) == (7, 0.0, True)
     best, base = answer.best, answer.baseline
@@ -216,7 +210,7 @@ def test_runs_of_two_machines_have_the_times_of_the_profile(two_machines: Path) 
             assert times == pytest.approx([row["iteration"] * ms / 1e3 for row in run.curve])
 
 
-def test_targets_of_two_machines_compare_by_the_profile(two_machines: Path) -> None:
+def test_targets_of_two_machines_compare_by_the_profile(two_machines):
     """A baseline that has not trained has the profile's time too: there is no speedup then, so no
     table of them; easier targets are compared all the same.
     """
@@ -236,9 +230,7 @@ def test_targets_of_two_machines_compare_by_the_profile(two_machines: Path) -> N
         assert target.value == pytest.approx(ratio * 4)
 
 
-def test_only_quiet_runs_in_turn_keep_their_own_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_quiet_runs_in_turn_keep_their_own_times(tmp_path, monkeypatch):
     """A machine that is slower on the next day would be the sampler's fault."""
     for name, session in (("turns", "a"), ("days", "b")):
         write_run(tmp_path / name, "iid", [9, 5, 3], 400, interleaved=["a"])
@@ -251,7 +243,7 @@ def test_only_quiet_runs_in_turn_keep_their_own_times(
     assert answer_of(tmp_path / "turns", rounds=6).rounds is None, "too few for an interval"
 
 
-def test_arms_that_the_profile_lacks_are_left_out_by_name(tmp_path: Path) -> None:
+def test_arms_that_the_profile_lacks_are_left_out_by_name(tmp_path):
     for sampler, ms, key in (("iid", 400, "one"), ("ns", 4000, "other"), ("strat", 1, "one")):
         write_run(tmp_path, sampler, [9, 5, 3], ms, key=key)
     answer = answer_of(tmp_path)

@@ -1,11 +1,7 @@
 """Tables of runs that are written as literals, without training or a clock."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +21,7 @@ from ncfbench.runs.folder import read_all
 from ncfbench.runs.quality import Evaluation
 
 
-def test_the_papers_three_columns_by_hand() -> None:
+def test_the_papers_three_columns_by_hand():
     runs = [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20)]
     rows = rows_of([*runs, record("strat", [9, 8, 7], 10)])
     for sampler, expected in (
@@ -40,7 +36,7 @@ def test_the_papers_three_columns_by_hand() -> None:
         assert {name: rows[sampler].get(name) for name in expected} == pytest.approx(expected)
 
 
-def test_pairwise_losses_have_their_baseline() -> None:
+def test_pairwise_losses_have_their_baseline():
     both = ("neg", 100), ("ns", 10)
     rows = rows_of([record(sampler, [1, 0.5], ms, loss="log") for sampler, ms in both])
     assert set(rows) == {"neg", "ns"}
@@ -48,7 +44,7 @@ def test_pairwise_losses_have_their_baseline() -> None:
     assert rows["ns"]["total_speedup"] == pytest.approx(10)
 
 
-def test_seeds_are_paired() -> None:
+def test_seeds_are_paired():
     runs = [
         record("iid", [9, 3], 100, seed=0),
         record("iid", [9, 4], 400, seed=1),
@@ -62,12 +58,12 @@ def test_seeds_are_paired() -> None:
     assert ns["reference_loss"] == pytest.approx(3.5)
 
 
-def test_a_seed_without_baseline_names_it() -> None:
+def test_a_seed_without_baseline_names_it():
     row = rows_of([record("iid", [9, 3], 100, seed=0), record("ns", [9, 3], 50, seed=4)])["ns"]
     assert row["status"] == "no baseline of this seed"
 
 
-def test_different_machines_are_not_divided() -> None:
+def test_different_machines_are_not_divided():
     runs = [record("iid", [9, 3], 100), record("ns", [9, 3], 50, key="two")]
     refused = rows_of(runs)["ns"]
     assert refused["status"] == "different environment"
@@ -75,7 +71,7 @@ def test_different_machines_are_not_divided() -> None:
     assert refused["same_environment"] is False
 
 
-def test_other_settings_are_other_comparisons() -> None:
+def test_other_settings_are_other_comparisons():
     runs = [
         record("iid", [9, 3], 1),
         record("ns", [9, 3], 1, fingerprint="e" * 64),
@@ -84,7 +80,7 @@ def test_other_settings_are_other_comparisons() -> None:
     assert len(frames.group(runs)) == 3
 
 
-def test_other_revisions_are_other_comparisons() -> None:
+def test_other_revisions_are_other_comparisons():
     """A run of an earlier revision of a plug-in is not averaged with those of a later one."""
     runs = [record("iid", [9, 5], 40), record("ns", [9, 5], 10), record("ns", [9, 4], 10, seed=1)]
     later = dataclasses.replace(runs[-1], revisions={"loss": 2})
@@ -92,7 +88,7 @@ def test_other_revisions_are_other_comparisons() -> None:
     assert [len(each) for each in frames.group([*runs[:-1], later])] == [2, 1]
 
 
-def test_s_and_k_are_rows_of_one_comparison() -> None:
+def test_s_and_k_are_rows_of_one_comparison():
     """neg with k = 20 has the baseline of the same k."""
     runs = [
         record("iid", [9, 3], 100),
@@ -106,7 +102,7 @@ def test_s_and_k_are_rows_of_one_comparison() -> None:
         assert rows[name]["per_iteration_speedup"] == pytest.approx(ratio)
 
 
-def test_another_computation_is_another_comparison() -> None:
+def test_another_computation_is_another_comparison():
     """Each has its own baseline, its name above its table, and its name in its rows."""
     both = [
         record(sampler, [9, 3], ms, **more)
@@ -122,13 +118,13 @@ def test_another_computation_is_another_comparison() -> None:
         assert rows["strat-ns"]["settings"] == title
 
 
-def test_labels_and_commands_leave_out_what_a_run_does_not_read() -> None:
+def test_labels_and_commands_leave_out_what_a_run_does_not_read():
     found = record("ns", [9, 3], 10, encoder="mf", word_dropout=0.2, dimension=100)
     assert unusual_label(found) == "dimension=100"
     assert "word_dropout" not in run_command(found.config, Variant.of(found.config), 0, {})
 
 
-def test_the_newest_finished_run_counts() -> None:
+def test_the_newest_finished_run_counts():
     runs = [
         record("iid", [9, 3], 100),
         record("ns", [9, 3], 10, time="2026-02-01"),
@@ -140,7 +136,7 @@ def test_the_newest_finished_run_counts() -> None:
     assert set(rows) == {"iid", "ns"}
 
 
-def test_recall_rows() -> None:
+def test_recall_rows():
     two = [record("iid", [9], 1, recall, seed=seed) for seed, recall in enumerate((0.3, 0.5))]
     (found,) = compare(frames.group(two))
     rows = {row["sampler"]: row for row in found.recalls}
@@ -154,7 +150,7 @@ def test_recall_rows() -> None:
     ]
 
 
-def test_a_run_without_times_is_no_crash() -> None:
+def test_a_run_without_times_is_no_crash():
     bad = record("iid", [9, 3], 1)
     bad = dataclasses.replace(bad, summary={**bad.summary, "full_iteration_seconds": None})
     rows = rows_of([bad, record("ns", [9, 3], 1)])
@@ -167,9 +163,7 @@ TIMES = "full_iteration_seconds", "step_iteration_seconds", "item_slots"
 
 @pytest.mark.parametrize("is_timed", [True, False])
 @pytest.mark.parametrize(("seeds", "reason"), [(1, "iid diverged."), (2, "iid diverged with 1 of")])
-def test_a_status_is_of_the_arm_and_not_of_its_baseline(
-    tmp_path: Path, seeds: int, reason: str, is_timed: bool
-) -> None:
+def test_a_status_is_of_the_arm_and_not_of_its_baseline(tmp_path, seeds, reason, is_timed):
     """ns finished, though iid did not: its iterations are still known to be shorter."""
     for seed in range(seeds):
         status = "finished" if seed else "diverged"
@@ -192,7 +186,7 @@ def test_a_status_is_of_the_arm_and_not_of_its_baseline(
 
 
 @pytest.mark.parametrize("order", [(16, 4), (4, 16)])
-def test_a_chosen_baseline_has_the_papers_settings(order: tuple[int, int]) -> None:
+def test_a_chosen_baseline_has_the_papers_settings(order):
     """Whichever run is older; without such an arm one must be chosen."""
     times = {16: 40.0, 4: 20.0, 8: 30.0}
     runs = [
@@ -212,7 +206,7 @@ def test_a_chosen_baseline_has_the_papers_settings(order: tuple[int, int]) -> No
     assert {row["status"] for row in alone.speedups if row["runs"]} == {"baseline", "reached"}
 
 
-def test_recall_of_new_items_is_the_mean_over_seeds() -> None:
+def test_recall_of_new_items_is_the_mean_over_seeds():
     """Recalls of 0.1 and 0.3 with an error of 0.03 each: sqrt((2 * 0.0009 + 0.02) / 2)."""
     runs = []
     for seed, recall in enumerate((0.1, 0.3)):
@@ -226,7 +220,7 @@ def test_recall_of_new_items_is_the_mean_over_seeds() -> None:
     assert f"{RECALL}_known_items" not in row
 
 
-def test_revisions_have_tables_of_their_own() -> None:
+def test_revisions_have_tables_of_their_own():
     """Runs of two implementations are in no table together, and no run hides another."""
     first = [record(name, [9, 5, 3], ms, encoder="lstm") for name, ms in (("iid", 40), ("ns", 4))]
     old = [dataclasses.replace(run, revisions={"encoder": 7}) for run in first]
@@ -244,11 +238,11 @@ def test_revisions_have_tables_of_their_own() -> None:
 # --- ties: arms that cannot be told from the best of their column
 
 
-def tied(rows: list[dict[str, Any]], column: str) -> set[str]:
+def tied(rows, column):
     return {row["sampler"] for row in rows if column in row.get("tied", ())}
 
 
-def test_recalls_are_tied_by_paired_differences() -> None:
+def test_recalls_are_tied_by_paired_differences():
     """Seeds differ by more than the arms do. strat is below ns by 0.01 in each seed; the
     other one is above it in half of them.
     """
@@ -263,7 +257,7 @@ def test_recalls_are_tied_by_paired_differences() -> None:
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
-def test_one_seed_is_compared_over_users_and_items(tmp_path: Path, is_kept: bool) -> None:
+def test_one_seed_is_compared_over_users_and_items(tmp_path, is_kept):
     """400 users, 160 hits of ns; 20 of these are others with strata, and 120 are missed by iid.
     Without evaluations nothing is tied.
     """
@@ -282,7 +276,7 @@ def test_one_seed_is_compared_over_users_and_items(tmp_path: Path, is_kept: bool
     assert tied(compared.recalls, RECALL) == expected
 
 
-def test_speedups_with_one_seed_are_tied_when_near() -> None:
+def test_speedups_with_one_seed_are_tied_when_near():
     """Totals of 10, 9 and 5 times; and the bold cells of the table."""
     lengths = {"iid": 100, "ns": 10, "strat-ns": 100 / 9, "neg": 20}
     found = compare(frames.group([record(name, [9, 5, 3], ms) for name, ms in lengths.items()]))

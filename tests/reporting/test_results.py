@@ -1,10 +1,7 @@
 """Results kept in the repository: every number comes out again."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
 
 import pytest
 from folders import write_run
@@ -16,7 +13,7 @@ from ncfbench.reporting.verify import verification
 from ncfbench.storage import schemas, tables
 
 
-def test_there_are_results() -> None:
+def test_there_are_results():
     ends = "", "-bert", "-coupling", "-rivals", "-transformer"
     names = ["anime-bert", "cite-bert", *(f"citeulike-title-tags{end}" for end in ends)]
     names += ["frozen-start", "good-start"]
@@ -26,7 +23,7 @@ def test_there_are_results() -> None:
 
 @pytest.mark.long_cases("(citeulike-title-tags|movielens-plots)(-rivals)?$")
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_every_number_comes_out_again(folder: Path) -> None:
+def test_every_number_comes_out_again(folder):
     """By the second computation, and by a report of today."""
     results = kept(folder.name)
     found = verification.verify(folder, results.answered, results.floor_rows)
@@ -45,14 +42,14 @@ def test_every_number_comes_out_again(folder: Path) -> None:
                 assert row.get(column) == close, (row["sampler"], column)
 
 
-def test_results_stay_below_thirty_megabytes() -> None:
+def test_results_stay_below_thirty_megabytes():
     files = [path for path in (REPOSITORY / "results").rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 30e6
     assert max(path.stat().st_size for path in files) < 300e3
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_they_are_compact_and_name_no_machine(folder: Path) -> None:
+def test_they_are_compact_and_name_no_machine(folder):
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 12e6
     assert not [path for path in files if "checkpoints" in path.parts]
@@ -64,7 +61,7 @@ def test_they_are_compact_and_name_no_machine(folder: Path) -> None:
         assert not re.search("/tmp|/home|/work|/root", text)
 
 
-def test_a_profile_decides_where_runs_were_disturbed() -> None:
+def test_a_profile_decides_where_runs_were_disturbed():
     question = ("soonest", "cnn", "sg")
     claims = kept("movielens-plots").claims
     found = [one for one in claims if (one.claim, one.encoder, one.loss) == question]
@@ -72,7 +69,7 @@ def test_a_profile_decides_where_runs_were_disturbed() -> None:
     assert DISTURBED not in [one.evidence for one in found]
 
 
-def test_runs_that_are_left_out_are_named(tmp_path: Path) -> None:
+def test_runs_that_are_left_out_are_named(tmp_path):
     """An interrupted one with its command, one of a sweep, and one that a newer one replaces."""
     older, newer = (write_run(tmp_path, "iid", [9, 5], 10, time=time) for time in ("1", "2"))
     alone = write_run(tmp_path, "ns", [9, 5], 10, status="interrupted", epochs=7, seed=2)

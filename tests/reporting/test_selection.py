@@ -1,26 +1,22 @@
 """Selection: runs by settings, tables and figures by name, and the files that they go to."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from folders import write_folder, write_run
 from invoked import check, invoke
-from typer.testing import Result
 
 import ncfbench
 from ncfbench.errors import UsageError
 
 
-def report(*words: str | Path) -> Result:
+def report(*words):
     return invoke("report", *words)
 
 
-def document(*words: str | Path) -> dict[str, Any]:
+def document(*words):
     result = report(*words, "--json")
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
@@ -28,7 +24,7 @@ def document(*words: str | Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Three seeds at b=512, one at b=128 with several k, and an LSTM, whose k is another."""
     made = write_folder(tmp_path_factory.mktemp("runs"))
     for sampler, k in (("iid", 10), ("iid", 20), ("ns", 10)):
@@ -38,12 +34,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def arms(*words: str | Path) -> set[tuple[str, str, str, str]]:
+def arms(*words):
     rows = document(*words)["speedup"]
     return {(row["encoder"], row["settings"], row["sampler"], row["variant"]) for row in rows}
 
 
-def test_only_keeps_runs_with_the_values(folder: Path) -> None:
+def test_only_keeps_runs_with_the_values(folder):
     cell = ("cnn", "batch_size=128")
     found = arms(folder, "--only", "b=128", "--only", "rate=0.01", "--only", "sampler=iid,ns")
     assert found == {(*cell, "iid", ""), (*cell, "iid", "k=20"), (*cell, "ns", "")}
@@ -54,7 +50,7 @@ def test_only_keeps_runs_with_the_values(folder: Path) -> None:
     assert {row["seeds"] for row in rows} == {1}
 
 
-def test_only_leaves_the_written_tables_alone(folder: Path) -> None:
+def test_only_leaves_the_written_tables_alone(folder):
     check(report(folder, "--json"), 0)
     before = (folder / "speedup.parquet").read_bytes()
     assert "Written" not in report(folder, "--only", "sampler=iid").output
@@ -78,11 +74,11 @@ def test_only_leaves_the_written_tables_alone(folder: Path) -> None:
         (["--profiles", "p", "--verify"], 2, "leave --profiles out"),
     ],
 )
-def test_what_cannot_be_selected(folder: Path, words: list[str], code: int, message: str) -> None:
+def test_what_cannot_be_selected(folder, words, code, message):
     check(report(folder, *words), code, message)
 
 
-def test_tables_by_name(folder: Path) -> None:
+def test_tables_by_name(folder):
     listed = report(folder, "--table", "list").stdout
     names = [line.split()[0] for line in listed.splitlines() if re.match("[a-z]+(-| )", line)]
     tables = document(folder)["tables"]
@@ -97,7 +93,7 @@ def test_tables_by_name(folder: Path) -> None:
     assert "encoder,sampler,citeulike: SG\n" in csv
 
 
-def test_a_folder_gets_a_file_for_each_table(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_gets_a_file_for_each_table(folder, tmp_path):
     latex, there = tmp_path / "paper", tmp_path / "there"
     check(report(folder, "--format", "latex", "--full", "--paper", "--output", latex), 0)
     files = {path.stem: path.read_text() for path in latex.glob("*.tex")}
@@ -112,7 +108,7 @@ def test_a_folder_gets_a_file_for_each_table(folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.long
-def test_figures_of_each_kind(folder: Path, tmp_path: Path) -> None:
+def test_figures_of_each_kind(folder, tmp_path):
     check(report(folder, "--only", "b=128", "--figures", tmp_path / "f", "--json"), 0)
     name = "targets-citeulike-cnn-sg-ffffff-batch-size-128"
     begins = {"pdf": b"%PDF", "png": b"\x89PNG", "svg": b"<?xml"}
@@ -120,13 +116,13 @@ def test_figures_of_each_kind(folder: Path, tmp_path: Path) -> None:
         assert (tmp_path / "f" / f"{name}.{kind}").read_bytes().startswith(first)
 
 
-def test_lists_are_in_the_format(folder: Path) -> None:
+def test_lists_are_in_the_format(folder):
     found = json.loads(report(folder, "--table", "list", "--json").stdout)
     assert all(row["name"] for row in found)
     assert report(folder, "--table", "list", "--format", "csv").stdout.startswith("name")
 
 
-def test_a_part_of_a_report_writes_nothing(tmp_path: Path) -> None:
+def test_a_part_of_a_report_writes_nothing(tmp_path):
     write_run(tmp_path, "iid", [9, 5, 3], 10)
     for words in (["--table", "recall"], ["--table", "list"]):
         check(report(tmp_path, *words), 0)
@@ -135,7 +131,7 @@ def test_a_part_of_a_report_writes_nothing(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.parquet"))) == 2
 
 
-def test_from_python(folder: Path) -> None:
+def test_from_python(folder):
     results = ncfbench.report(folder, only={"batch_size": [128], "sampler": ["iid", "ns"]})
     assert {row["settings"] for row in results.speedup} == {"batch_size=128"}
     with pytest.raises(UsageError, match="did you mean"):

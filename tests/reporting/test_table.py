@@ -2,12 +2,9 @@
 format.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,14 +28,14 @@ NUMBERS = st.from_regex(
 )
 
 
-def shown(table: Table, width: int, encoding: str = "utf-8") -> str:
+def shown(table, width, encoding="utf-8"):
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
     show(Console(file=file, width=width, color_system=None, legacy_windows=False), table)
     return raw.getvalue().decode(encoding)
 
 
-def numbers_of(text: str) -> set[str]:
+def numbers_of(text):
     """Words with a digit, as a reader sees them."""
     return {word for word in text.split() if re.search("[0-9]", word)}
 
@@ -50,9 +47,7 @@ def numbers_of(text: str) -> set[str]:
     st.integers(64, 160),
 )
 @settings(deadline=None, max_examples=40)
-def test_no_width_cuts_a_number(
-    labels: list[str], values: list[str], group: str, width: int
-) -> None:
+def test_no_width_cuts_a_number(labels, values, group, width):
     """However long labels and headings of groups are, however many labels there are: every line
     fits, and each block repeats the labels.
     """
@@ -68,7 +63,7 @@ def test_no_width_cuts_a_number(
     assert text.count(values[0].split()[0]) >= 2
 
 
-def test_blocks_repeat_labels_and_hold_every_column() -> None:
+def test_blocks_repeat_labels_and_hold_every_column():
     cols = [Col("name", 0), *(Col("value", 1, group=f"g{index // 3}") for index in range(9))]
     table = Table.of("T", cols, [["arm", "1234.56 [7, 8]"]])
     assert [list(block) for block in blocks(table, 80)] == [
@@ -77,7 +72,7 @@ def test_blocks_repeat_labels_and_hold_every_column() -> None:
     assert [len(block) for block in blocks(table, 400)] == [10]
 
 
-def test_a_group_that_is_cut_in_blocks_keeps_the_words_of_its_heading_whole() -> None:
+def test_a_group_that_is_cut_in_blocks_keeps_the_words_of_its_heading_whole():
     cols = [Col("arm", 0), *(Col("n", 1, group="movielens twenty") for _ in range(15))]
     table = Table.of("T", cols, [["iid", "no run"]])
     lines = shown(table, 60).splitlines()
@@ -86,13 +81,13 @@ def test_a_group_that_is_cut_in_blocks_keeps_the_words_of_its_heading_whole() ->
     assert not [line for line in lines if line.strip() in ("m", "moviel", "ens")]
 
 
-def test_labels_are_whole_where_one_word_is_too_long_in_any_case() -> None:
+def test_labels_are_whole_where_one_word_is_too_long_in_any_case():
     rows = [("processor", "Xeon"), ("variables", "glibc.malloc.hugetlb=1:" * 6)]
     (widths,) = blocks(Table.of("", [Col("", 0), Col("", 1)], rows), 80)
     assert widths[0] == len("processor")
 
 
-def test_texts_fold_at_spaces_and_headings_first() -> None:
+def test_texts_fold_at_spaces_and_headings_first():
     cols = [Col("name", 0), Col("value of a thing", 1), Col("why it is so", 2, wraps=True)]
     table = Table.of("T", cols, [["an arm", "12.5", "some words and then some more"]])
     assert shown(table, 40).splitlines() == [
@@ -111,7 +106,7 @@ def test_texts_fold_at_spaces_and_headings_first() -> None:
     ]
 
 
-def test_columns_are_declared_once() -> None:
+def test_columns_are_declared_once():
     """Keys are names, indices, attributes, several of them, or functions; None is a dash."""
     rows: list[dict[str, Any]] = [
         {"arm": "iid", "seconds": 1.2345, "low": 0.5, "high": 0.75, "links": 12345},
@@ -137,7 +132,7 @@ def test_columns_are_declared_once() -> None:
     assert estimate(".1f")((2.0, 1.5, 2.5)) == "2.0 [1.5, 2.5]"
 
 
-def test_repeated_labels_are_shown_once() -> None:
+def test_repeated_labels_are_shown_once():
     cols = [Col("encoder", 0), Col("sampler", 1), *under("data", Col("a", 2), Col("b", 3))]
     rows = [["CNN", "iid", "1", "2"], ["CNN", "ns", "3", "4"], ["LSTM", "iid", "5", "6"]]
     table = Table.of("T", cols, rows, labels=2, grouped=1)
@@ -149,20 +144,20 @@ def test_repeated_labels_are_shown_once() -> None:
     assert markdown.render([table]).count("CNN") == csv.render([table]).count("CNN") == 2
 
 
-def test_commands_are_not_folded() -> None:
+def test_commands_are_not_folded():
     command = "ncfbench run " + "--set word_dimension=8 " * 9
     table = Table.of("Commands", [Col("command", str, verbatim=True)], [command])
     assert f"  {command}\n" in shown(table, 40)
 
 
-def test_control_characters_and_ascii() -> None:
+def test_control_characters_and_ascii():
     table = Table.of("1 ± 2 †", [Col("a", str)], ["\x1b[31m ██▍"], ["‡: busy"])
     assert "?[31m ██▍" in shown(table, 60)
     assert shown(table, 60, "ascii").split("\n")[0] == "1 +- 2 +"
     assert "?[31m ###" in shown(table, 60, "ascii")
 
 
-def test_json_and_html_hold_every_cell() -> None:
+def test_json_and_html_hold_every_cell():
     rows = [("x", Cell("1.5", "best")), ("y", Cell("-", "muted"))]
     table = Table.of("T", [Col("a", 0), Col("b", 1)], rows, ["N."])
     assert render([table]) == [
@@ -181,12 +176,12 @@ def test_json_and_html_hold_every_cell() -> None:
 
 
 @pytest.mark.parametrize("text", ["a label", "a label."])
-def test_sentences_end_in_one_stop(text: str) -> None:
+def test_sentences_end_in_one_stop(text):
     assert sentence(text) == "a label."
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     made = write_folder(tmp_path_factory.mktemp("runs"))
     write_tables(made)
     for s in (1, 16):
@@ -200,9 +195,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.long_cases("80")
 @pytest.mark.parametrize("width", [80, 60])
-def test_every_number_of_a_record_is_whole(
-    folder: Path, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_number_of_a_record_is_whole(folder, width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     found = json.loads(invoke("report", folder, "--json").stdout)["tables"]
     text = invoke("report", folder, "--full", "--paper").stdout

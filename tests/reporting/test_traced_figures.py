@@ -2,8 +2,6 @@
 records.
 """
 
-from __future__ import annotations
-
 import re
 
 import claims_readme
@@ -15,7 +13,6 @@ from traced import (
     SETTINGS,
     UNSEEN,
     WORDS,
-    Claim,
     claims_of,
     hide,
     problems,
@@ -29,7 +26,7 @@ PAGES = (claims_readme.PAGE,)
 @pytest.mark.parametrize(
     "claim", CLAIMS, ids=lambda claim: f"{claim.section.page}-{claim.starts.strip('| ')[:40]}"
 )
-def test_a_figure_is_that_of_kept_records(claim: Claim) -> None:
+def test_a_figure_is_that_of_kept_records(claim):
     """It stands on its page as it is computed, and what prints it is there."""
     page = claim.section.page
     assert [wrong for own, wrong in problems(read(page), claims_of(page)) if own is claim] == []
@@ -39,7 +36,7 @@ def test_a_figure_is_that_of_kept_records(claim: Claim) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_figure_is_traced(page: str) -> None:
+def test_every_figure_is_traced(page):
     """By a claim, and every claim has its statement."""
     claims = claims_of(page)
     assert [wrong for _, wrong in problems(read(page), claims)] == []
@@ -47,7 +44,7 @@ def test_every_figure_is_traced(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_changed_figure_is_noticed(page: str) -> None:
+def test_a_changed_figure_is_noticed(page):
     """Each in turn: another last digit, or another number word."""
     text, claims = read(page), claims_of(page)
     assert problems(text, claims) == []
@@ -61,7 +58,7 @@ def test_a_changed_figure_is_noticed(page: str) -> None:
         assert problems(changed, claims), f"{old} at {figure.start()}"
 
 
-def test_numbers_without_records_are_listed() -> None:
+def test_numbers_without_records_are_listed():
     """None of them is a leftover."""
     said = " ".join(each.text for page in PAGES for each in statements(read(page)))
     assert [each for each in SETTINGS if each not in said] == []

@@ -1,13 +1,10 @@
 """Verification of tables: every fault is found, and nothing right is called wrong."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from folders import Rows, answers_of, change, write_folder, write_run
 from invoked import check, invoke
@@ -17,7 +14,7 @@ from ncfbench.storage import schemas, tables
 
 
 @pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reported(tmp_path_factory):
     folder = write_folder(tmp_path_factory.mktemp("runs"))
     write_run(folder, "mixed-ns", [9, 4, 3.5], 30, time="2026-01-02", key="two")
     assert invoke("report", folder).exit_code == 0
@@ -25,18 +22,18 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(reported: Path, tmp_path: Path) -> Path:
+def folder(reported, tmp_path):
     return Path(shutil.copytree(reported, tmp_path / "runs"))
 
 
-def test_written_tables_verify(folder: Path) -> None:
+def test_written_tables_verify(folder):
     found = verification.verify(folder, {"answers": answers_of(folder)})
     assert found.mismatches == []
     assert found.numbers > 13 * 9 + 5 * 20 + 5 * 14
     check(invoke("report", folder, "--verify"), 0, "0 do not match")
 
 
-def numbers_of(schema: pa.Schema) -> list[str]:
+def numbers_of(schema):
     return [field.name for field in schema if str(field.type) in ("double", "int64")]
 
 
@@ -44,11 +41,11 @@ BOUNDS = ["iterations_speedup_at_most", "total_speedup_at_most"]
 NUMBERS = [name for name in numbers_of(schemas.SPEEDUP) if name not in BOUNDS]
 
 
-def test_every_number_is_checked(folder: Path) -> None:
+def test_every_number_is_checked(folder):
     """Each number of a row and of a bound is changed; each is found, and nothing else."""
     columns = {"speedup": NUMBERS, "recall": numbers_of(schemas.RECALL)}
 
-    def edit(rows: Rows) -> None:
+    def edit(rows):
         row = row_of(rows)
         for column in columns[table]:
             row[column] *= 1.001 if isinstance(row[column], float) else 2
@@ -66,8 +63,8 @@ def test_every_number_is_checked(folder: Path) -> None:
     check(invoke("report", folder, "--verify"), 6, *(column for _, _, column in expected))
 
 
-def test_changed_raw_samples_are_found(folder: Path) -> None:
-    def slower(rows: Rows) -> None:
+def test_changed_raw_samples_are_found(folder):
+    def slower(rows):
         for row in rows:
             row["seconds"] *= 1.1
 
@@ -79,7 +76,7 @@ def test_changed_raw_samples_are_found(folder: Path) -> None:
     assert not any(table == "recall" for table, _ in found)
 
 
-def test_deleted_and_new_runs_are_named(folder: Path) -> None:
+def test_deleted_and_new_runs_are_named(folder):
     gone = next(path for path in folder.iterdir() if "-sg-iid-seed1" in path.name)
     shutil.rmtree(gone)
     write_run(folder, "ns", [9, 5, 3], 200, seed=7)
@@ -92,22 +89,22 @@ def test_deleted_and_new_runs_are_named(folder: Path) -> None:
     )
 
 
-def row_of(rows: Rows, sampler: str = "ns") -> dict[str, Any]:
+def row_of(rows, sampler="ns"):
     return next(row for row in rows if row["sampler"] == sampler)
 
 
-def swap_labels(rows: Rows) -> None:
+def swap_labels(rows):
     names = {"ns": "strat-ns", "strat-ns": "ns"}
     for row in rows:
         row["sampler"] = names.get(row["sampler"], row["sampler"])
 
 
-def rename_the_data_set(rows: Rows) -> None:
+def rename_the_data_set(rows):
     for row in rows:
         row["dataset"] = "news"
 
 
-def set_number(row: dict[str, Any], value: float | None) -> None:
+def set_number(row, value):
     row["total_speedup" if "total_speedup" in row else "test_recall_at_50"] = value
 
 
@@ -127,7 +124,7 @@ EDITS: dict[str, Callable[[Rows], Any]] = {
 @pytest.mark.long_cases("(swap|delete all|dup|inv|leave).*recall|(delete a |ren|give|list).*speed")
 @pytest.mark.parametrize("table", ["speedup", "recall"])
 @pytest.mark.parametrize("edit", EDITS)
-def test_wrong_rows_and_runs_are_found(folder: Path, table: str, edit: str) -> None:
+def test_wrong_rows_and_runs_are_found(folder, table, edit):
     """They are found in each table, though the other is right and the numbers fit the runs."""
     change(folder, table, EDITS[edit])
     found = verification.verify(folder).mismatches
@@ -147,10 +144,8 @@ def test_wrong_rows_and_runs_are_found(folder: Path, table: str, edit: str) -> N
         ("recall", "ns", "status", "no recall"),
     ],
 )
-def test_words_of_a_row_are_checked(
-    folder: Path, table: str, sampler: str, column: str, value: object
-) -> None:
-    def edit(rows: Rows) -> None:
+def test_words_of_a_row_are_checked(folder, table, sampler, column, value):
+    def edit(rows):
         row = row_of(rows, sampler)
         assert row[column] != value
         row[column] = value
@@ -160,14 +155,14 @@ def test_words_of_a_row_are_checked(
     assert (wrong.table, wrong.column, wrong.written) == (table, column, value)
 
 
-def test_an_older_run_of_a_seed_is_wrong(folder: Path) -> None:
+def test_an_older_run_of_a_seed_is_wrong(folder):
     write_run(folder, "ns", [9, 4, 2], 99, time="2026-03-01")
     assert any("-ns-seed0" in one.note for one in verification.verify(folder).mismatches)
     assert invoke("report", folder).exit_code == 0
     assert verification.verify(folder).mismatches == []
 
 
-def test_a_row_with_a_diverged_run(folder: Path) -> None:
+def test_a_row_with_a_diverged_run(folder):
     """It keeps its runs and times, but no figure that only the other seeds could give."""
     run = next(path for path in folder.iterdir() if "-sg-ns-seed1" in path.name)
     change(run, "summary", lambda rows: rows[0].update(status="diverged"))
@@ -187,14 +182,14 @@ def test_a_row_with_a_diverged_run(folder: Path) -> None:
     assert verification.verify(folder).mismatches == []
 
 
-def assert_reports_verify(folder: Path) -> None:
+def assert_reports_verify(folder):
     assert invoke("report", folder).exit_code == 0
     assert verification.verify(folder, {"answers": answers_of(folder)}).mismatches == []
 
 
 @pytest.mark.long_cases("2|6")
 @pytest.mark.parametrize("seeds", [1, 2, 6, 7])
-def test_any_number_of_seeds_verifies(tmp_path: Path, seeds: int) -> None:
+def test_any_number_of_seeds_verifies(tmp_path, seeds):
     for seed in range(seeds):
         recalls = [0.1, 0.2, 0.3 + 0.01 * seed], [0.1, 0.2, 0.4 - 0.01 * (seed % 3)]
         write_run(tmp_path, "iid", [9, 5, 3], 200 + 7 * (seed * 5 % 4), recalls[0], seed=seed)
@@ -202,7 +197,7 @@ def test_any_number_of_seeds_verifies(tmp_path: Path, seeds: int) -> None:
     assert_reports_verify(tmp_path)
 
 
-def test_arms_with_one_common_seed_verify(tmp_path: Path) -> None:
+def test_arms_with_one_common_seed_verify(tmp_path):
     """ns is sooner on average, but not on the seed that both have."""
     for seed in range(3):
         write_run(tmp_path, "iid", [9, 5, 3], 200, seed=seed)
@@ -214,14 +209,14 @@ def test_arms_with_one_common_seed_verify(tmp_path: Path) -> None:
     assert (statuses["ns"], statuses["strat-ns"]) == ("best", "tied")
 
 
-def test_validation_recall_chooses_the_epoch(tmp_path: Path) -> None:
+def test_validation_recall_chooses_the_epoch(tmp_path):
     run = write_run(tmp_path, "iid", [9, 5, 4, 3], 200, [0.1, 0.2, 0.3, 0.4], patience=1)
 
-    def validate(curve: Rows) -> None:
+    def validate(curve):
         for row, value in zip(curve, (0.1, 0.5, 0.4, 0.9), strict=True):
             row["validation_recall_at_50"] = value
 
-    def choose(summaries: Rows) -> None:
+    def choose(summaries):
         first = tables.read_rows(run / "curve.parquet", schemas.CURVE)[1]
         recalls = {name: first[name] for name in (f"test_recall_at_{m}" for m in schemas.CUTOFFS)}
         summaries[0] |= {"reported_epoch": 1.0} | recalls
@@ -231,10 +226,10 @@ def test_validation_recall_chooses_the_epoch(tmp_path: Path) -> None:
     assert_reports_verify(tmp_path)
 
 
-def test_every_kind_of_row_verifies(tmp_path: Path) -> None:
+def test_every_kind_of_row_verifies(tmp_path):
     """Rows of one comparison, of several comparisons, and rows without a baseline."""
 
-    def two(*words: Any, **more: Any) -> None:
+    def two(*words, **more):
         for seed in range(2):
             write_run(tmp_path, *words, seed=seed, **more)
 
@@ -265,6 +260,6 @@ def test_every_kind_of_row_verifies(tmp_path: Path) -> None:
     assert {row["status"] for row in rows} >= {*statuses, "no baseline of this seed"}
 
 
-def test_nothing_to_verify(tmp_path: Path) -> None:
+def test_nothing_to_verify(tmp_path):
     write_run(tmp_path, "iid", [9, 5, 3], 200)
     check(invoke("report", tmp_path, "--verify"), 7, "ncfbench report")

@@ -1,11 +1,7 @@
 """Verification of answers: every value is computed again, and none of them is wrong."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from folders import Rows, answers_of, change, write_folder, write_run
+from folders import answers_of, change, write_folder, write_run
 from invoked import invoke
 from test_profiles import profile
 
@@ -14,7 +10,7 @@ from ncfbench.storage import schemas, tables
 
 
 @pytest.fixture
-def answered(tmp_path: Path) -> Path:
+def answered(tmp_path):
     """Runs of one machine, which have an answer with all arms."""
     folder = write_folder(tmp_path / "answered")
     assert invoke("report", folder).exit_code == 0
@@ -35,7 +31,7 @@ ANSWERED = {
 }
 
 
-def test_every_value_of_an_answer_is_checked(answered: Path) -> None:
+def test_every_value_of_an_answer_is_checked(answered):
     """Numbers of an arm, its recall, its bound, the target, the best; and no other."""
     (answer,) = answers_of(answered)
     arms = {arm["sampler"]: arm for arm in answer["arms"]}
@@ -57,7 +53,7 @@ def test_every_value_of_an_answer_is_checked(answered: Path) -> None:
     )
 
 
-def test_arms_of_an_answer_have_their_runs(answered: Path) -> None:
+def test_arms_of_an_answer_have_their_runs(answered):
     (answer,) = answers_of(answered)
     first, second, third = answer["arms"][:3]
     first["runs"] = first["runs"][:-1]
@@ -70,7 +66,7 @@ def test_arms_of_an_answer_have_their_runs(answered: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["one", "other"])
-def test_answers_with_a_profile_s_times_verify(tmp_path: Path, key: str) -> None:
+def test_answers_with_a_profile_s_times_verify(tmp_path, key):
     """Runs of two machines have the profile's times; those of one that took turns their own."""
     turns = {"interleaved": ["a"]} if key == "one" else {}
     for seed in (0, 1):
@@ -88,10 +84,10 @@ def test_answers_with_a_profile_s_times_verify(tmp_path: Path, key: str) -> None
     assert wrong.column == "times_sooner_upper"
 
 
-def test_a_changed_summary_changes_the_answer(answered: Path) -> None:
+def test_a_changed_summary_changes_the_answer(answered):
     """The answer's times are those of the summaries, the second computation's of raw samples."""
 
-    def faster(rows: Rows) -> None:
+    def faster(rows):
         rows[0]["full_iteration_seconds"] /= 2
 
     run = next(path for path in answered.iterdir() if "-sg-ns-seed0" in path.name)

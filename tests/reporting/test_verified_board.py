@@ -1,10 +1,7 @@
 """Verification of the board: a second computation finds each changed number, and no other."""
 
-from __future__ import annotations
-
 import copy
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +13,12 @@ from ncfbench.reporting.results import collect
 from ncfbench.reporting.verify import verification
 
 
-def boarded(folder: Path) -> dict[str, Any]:
+def boarded(folder):
     assert invoke("report", folder, "--data-dir", folder).exit_code == 0
     return collect(folder, folder).answered["board"]
 
 
-def wrong(folder: Path, board: dict[str, Any] | None) -> set[tuple[str, str]]:
+def wrong(folder, board):
     """Return the cells and columns of the board that do not match."""
     results = collect(folder, folder)
     answered = {"answers": results.answered["answers"], "board": board}
@@ -29,7 +26,7 @@ def wrong(folder: Path, board: dict[str, Any] | None) -> set[tuple[str, str]]:
     return {(one.cell, one.column) for one in found.mismatches if one.table == "board"}
 
 
-def test_every_value_of_a_board_is_checked(tmp_path: Path) -> None:
+def test_every_value_of_a_board_is_checked(tmp_path):
     write_two(tmp_path)
     board = boarded(tmp_path)
     assert wrong(tmp_path, board) == set()
@@ -46,7 +43,7 @@ def test_every_value_of_a_board_is_checked(tmp_path: Path) -> None:
         }
 
 
-def test_who_is_on_a_board_is_checked(tmp_path: Path) -> None:
+def test_who_is_on_a_board_is_checked(tmp_path):
     """A contestant that is not there, a floor that is not, one without its runs on a data set."""
     write_two(tmp_path)
     board = boarded(tmp_path)
@@ -63,7 +60,7 @@ def test_who_is_on_a_board_is_checked(tmp_path: Path) -> None:
     assert wrong(tmp_path, board | {"left_out": []}) == {("", "left_out")}
 
 
-def test_a_board_that_must_not_be_there_is_noticed(tmp_path: Path) -> None:
+def test_a_board_that_must_not_be_there_is_noticed(tmp_path):
     write_two(tmp_path)
     board = boarded(tmp_path)
     for path in tmp_path.glob("b-*"):
@@ -74,9 +71,7 @@ def test_a_board_that_must_not_be_there_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("diverges", ["some", "all"])
-def test_ties_divergence_and_the_best_of_several_are_computed_again(
-    tmp_path: Path, diverges: str
-) -> None:
+def test_ties_divergence_and_the_best_of_several_are_computed_again(tmp_path, diverges):
     """Of ns the sooner of two that differ in patience alone; seeds of mixed-ns diverge on b."""
     for digit, ms in (("a", 11), ("b", 30)):
         for seed in range(3):
@@ -98,7 +93,7 @@ def test_ties_divergence_and_the_best_of_several_are_computed_again(
     assert wrong(tmp_path, board) == set()
 
 
-def test_contestants_that_all_diverged_have_no_board(tmp_path: Path) -> None:
+def test_contestants_that_all_diverged_have_no_board(tmp_path):
     for digit in "ab":
         for sampler in ("ns", "neg"):
             more = {"loss": "softmax", "dataset": digit, "fingerprint": digit * 64}
@@ -108,7 +103,7 @@ def test_contestants_that_all_diverged_have_no_board(tmp_path: Path) -> None:
     assert wrong(tmp_path, None) == set()
 
 
-def test_the_command_verifies_the_board(tmp_path: Path) -> None:
+def test_the_command_verifies_the_board(tmp_path):
     write_two(tmp_path)
     write_data_set(tmp_path, "c", "c", {"iid": [0.2, 0.2, 0.2], "ns": [0.1, 0.3, 0.2]})
     assert invoke("report", tmp_path).exit_code == 0

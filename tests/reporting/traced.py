@@ -5,10 +5,8 @@ and its first words in :func:`traces`, or :func:`traces_rows` for a table. A num
 measured goes to :data:`SETTINGS` with its reason.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
@@ -70,7 +68,7 @@ class Statement(NamedTuple):
     heading: str
     text: str
 
-    def is_of(self, claim: Claim) -> bool:
+    def is_of(self, claim):
         """Return whether a claim is about it."""
         return self.heading == claim.section.heading and self.text.startswith(claim.starts)
 
@@ -79,21 +77,21 @@ CLAIMS: list[Claim] = []
 Texts: TypeAlias = Callable[[], Sequence[str]]
 
 
-def traces(section: Section, starts: str, command: str = "") -> Callable[[Texts], Texts]:
+def traces(section, starts, command=""):
     """Return a decorator of the function that computes the figures of a statement."""
 
-    def register(texts: Texts) -> Texts:
+    def register(texts):
         CLAIMS.append(Claim(section, starts, command or section.command, texts))
         return texts
 
     return register
 
 
-def traces_rows(section: Section, titles: Iterable[str]) -> Callable[[Texts], Texts]:
+def traces_rows(section, titles):
     """Return a decorator of the function that computes the rows of a table, by first cells."""
 
-    def register(rows: Texts) -> Texts:
-        def row(start: str) -> list[str]:
+    def register(rows):
+        def row(start):
             lines = [" ".join(each.split()) for each in rows()]
             return [next((each for each in lines if each.startswith(start)), f"(no row {start})")]
 
@@ -105,12 +103,12 @@ def traces_rows(section: Section, titles: Iterable[str]) -> Callable[[Texts], Te
     return register
 
 
-def hide(pattern: re.Pattern[str], text: str) -> str:
+def hide(pattern, text):
     """Return a text of the same length with spaces in place of what a pattern finds."""
     return pattern.sub(lambda found: re.sub(r"\S", " ", found[0]), text)
 
 
-def statements(text: str) -> list[Statement]:
+def statements(text):
     """Return the sentences and the rows of a page, each in one line."""
     found, heading, paragraph = [], "", ""
     for line, following in pairwise([*hide(UNSEEN, text).splitlines(), ""]):
@@ -127,12 +125,12 @@ def statements(text: str) -> list[Statement]:
     return found
 
 
-def figures(text: str) -> list[str]:
+def figures(text):
     """Return the figures of a statement, without settings and those in code."""
     return FIGURE.findall(hide(NO_FIGURES, text))
 
 
-def problems(text: str, claims: Iterable[Claim]) -> list[tuple[Claim | None, str]]:
+def problems(text, claims):
     """Return what is wrong with the figures of a page that has these claims, with the claim.
 
     Of statements that begin alike, as rows of two tables do, each claim has the next one.
@@ -161,7 +159,7 @@ def problems(text: str, claims: Iterable[Claim]) -> list[tuple[Claim | None, str
 
 
 @cache
-def recomputed(claim: Claim) -> Sequence[str]:
+def recomputed(claim):
     """Return the texts of a claim; one that stands nowhere if the records deny it."""
     try:
         return claim.texts()
@@ -169,14 +167,14 @@ def recomputed(claim: Claim) -> Sequence[str]:
         return [f"(denied by the records: {error})"]
 
 
-def read(page: str) -> str:
+def read(page):
     return (REPOSITORY / page).read_text("utf-8")
 
 
-def word(number: int) -> str:
+def word(number):
     """Return a small number as a word."""
     return WORDS[number]
 
 
-def claims_of(page: str) -> list[Claim]:
+def claims_of(page):
     return [each for each in CLAIMS if each.section.page == page]

@@ -1,11 +1,8 @@
 """Which run a command continues, among folders that are written from literals."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 from folders import make_run, write_run
@@ -19,7 +16,7 @@ from ncfbench.sweeps.cells import Cell, read_progress
 DATA = "f" * 64
 
 
-def test_the_newest_run_counts(tmp_path: Path) -> None:
+def test_the_newest_run_counts(tmp_path):
     """Of those with these settings, data and devices."""
     config = complete({"dataset": "citeulike", "sampler": "ns"})
     assert choice.find(tmp_path, config, DATA) is None
@@ -34,9 +31,7 @@ def test_the_newest_run_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("revisions", "is_found"), [({}, True), ({"loss": 2}, False)])
-def test_a_run_of_another_revision_does_not_count(
-    tmp_path: Path, revisions: dict[str, int], is_found: bool
-) -> None:
+def test_a_run_of_another_revision_does_not_count(tmp_path, revisions, is_found):
     config = complete({"dataset": "citeulike", "sampler": "ns"})
     folder = make_run(tmp_path, config, DATA)
     document = tables.read_json(folder / "config.json") | {"revisions": revisions}
@@ -47,7 +42,7 @@ def test_a_run_of_another_revision_does_not_count(
     assert cell.folder == (folder if is_found else None)
 
 
-def test_a_repeated_command_finds_its_finished_run(tmp_path: Path) -> None:
+def test_a_repeated_command_finds_its_finished_run(tmp_path):
     """One that was begun counts if there is something to continue."""
     begun = write_run(tmp_path, "ns", [9, 5], 10, status="interrupted", interleaved=[None])
     (begun / "checkpoints" / "100").mkdir(parents=True)

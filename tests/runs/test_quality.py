@@ -1,12 +1,9 @@
 """Ranking quality by hand, by brute force over all orders, and by resampling."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 import ir_measures
 import numpy as np
@@ -31,7 +28,7 @@ from ncfbench.timing.intervals import standard_error
 Links = list[tuple[int, int]]
 
 
-def by_hand(order: dict[int, list[int]], links: Links, m: int) -> dict[str, list[float]]:
+def by_hand(order, links, m):
     """Each user's measures from his ranking of item ids, the best first."""
     found: dict[str, list[float]] = {"recall": [], "ndcg": [], "hit_rate": [], "mrr": []}
     for user, ranking in order.items():
@@ -46,23 +43,23 @@ def by_hand(order: dict[int, list[int]], links: Links, m: int) -> dict[str, list
     return found
 
 
-def untied(ranks: object) -> Ranks:
+def untied(ranks):
     ranks = np.asarray(ranks, np.int64)
     return Ranks(ranks, np.zeros_like(ranks))
 
 
-def ranks_of(order: dict[int, list[int]], links: Links) -> Ranks:
+def ranks_of(order, links):
     return untied([order[user].index(item) for user, item in links])
 
 
-def ranking_of(links: Links, n_items: int, **more: np.ndarray | None) -> Ranking:
+def ranking_of(links, n_items, **more):
     users, items = (np.array(column, np.int32) for column in zip(*links, strict=True))
     return Ranking(users, items, n_items, **more)
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([3, 12, 130]))
 @settings(max_examples=30, deadline=None)
-def test_measures_are_those_of_the_textbook(seed: int, n_items: int) -> None:
+def test_measures_are_those_of_the_textbook(seed, n_items):
     rng = np.random.default_rng(seed)
     links = [
         (user, int(item))
@@ -88,7 +85,7 @@ def test_measures_are_those_of_the_textbook(seed: int, n_items: int) -> None:
         assert share == pytest.approx(sum(1 / (4 * counts[u]) for u in own))
 
 
-def test_recall_has_the_bits_of_kept_records() -> None:
+def test_recall_has_the_bits_of_kept_records():
     """The mean over users of the shares of their links."""
     rng = np.random.default_rng(0)
     users = np.sort(rng.integers(0, 300, 2000))
@@ -101,9 +98,7 @@ def test_recall_has_the_bits_of_kept_records() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(1,), (2, 3), (1, 5, 2)])
-def test_chance_is_the_mean_over_all_orders(
-    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chance_is_the_mean_over_all_orders(sizes, monkeypatch):
     """Five items, every order of them, M from 1 to 10."""
     monkeypatch.setattr("ncfbench.runs.quality.CUTOFFS", (1, 2, 3, 10))
     monkeypatch.setattr("ncfbench.runs.quality.COMPARED", 3)
@@ -123,7 +118,7 @@ def test_chance_is_the_mean_over_all_orders(
     assert found["recall_at_10_chance"] == 1
 
 
-def test_chance_counts_the_items_that_are_left_out_for_each_user() -> None:
+def test_chance_counts_the_items_that_are_left_out_for_each_user():
     """Two users with as many ranked items are measured alone; both together are the mean."""
     left_out = np.array([0, 30, 100, 0])
     links = [(1, 0), (1, 5), (1, 9), (2, 3)]
@@ -139,7 +134,7 @@ def test_chance_counts_the_items_that_are_left_out_for_each_user() -> None:
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([7, 60, 130]))
 @settings(max_examples=20, deadline=None)
-def test_measures_are_those_of_trec_eval(seed: int, n_items: int) -> None:
+def test_measures_are_those_of_trec_eval(seed, n_items):
     """Scores without ties, users without held-out items, and lists shorter than M."""
     rng = np.random.default_rng(seed)
     scores = rng.permuted(np.tile(np.arange(n_items, dtype=np.float32), (8, 1)), axis=1)
@@ -164,12 +159,12 @@ def test_measures_are_those_of_trec_eval(seed: int, n_items: int) -> None:
         assert found[name] == pytest.approx(expected[measure], rel=0, abs=1e-9), name
 
 
-def figures_of(scores: np.ndarray, users: np.ndarray, items: np.ndarray) -> dict[str, float | None]:
+def figures_of(scores, users, items):
     ranks = rank_links(lambda rows: scores[rows], users, items, 3)
     return dict(Ranking(users, items, scores.shape[1])(ranks).figures)
 
 
-def orders_of(scores: list[int]) -> list[list[int]]:
+def orders_of(scores):
     """All orders of the items in which none of a higher score comes after one of a lower."""
     return [
         list(order)
@@ -180,7 +175,7 @@ def orders_of(scores: list[int]) -> list[list[int]]:
 
 @given(st.data(), st.integers(1, 6), st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
-def test_ties_are_averaged_over_all_orders(data: st.DataObject, n_items: int, n_users: int) -> None:
+def test_ties_are_averaged_over_all_orders(data, n_items, n_users):
     """Few different scores, and several links of a user in one tie; every order is listed."""
     scores = data.draw(
         st.lists(
@@ -221,7 +216,7 @@ def test_ties_are_averaged_over_all_orders(data: st.DataObject, n_items: int, n_
     assert found.item_shares.tolist() == pytest.approx(shares[np.unique(items)].tolist())
 
 
-def test_equal_scores_of_all_items_are_chance() -> None:
+def test_equal_scores_of_all_items_are_chance():
     """With items left out or none; users with one link to all of them."""
     rng = np.random.default_rng(3)
     n_items, n_users = 130, 40
@@ -245,7 +240,7 @@ def test_equal_scores_of_all_items_are_chance() -> None:
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 100]))
 @settings(max_examples=30, deadline=None)
-def test_the_order_of_items_changes_no_figure(seed: int, n_scores: int) -> None:
+def test_the_order_of_items_changes_no_figure(seed, n_scores):
     """A file in the order of popularity helps nobody. Some scores are no numbers."""
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, n_scores, (6, 90)).astype(np.float32)
@@ -262,7 +257,7 @@ def test_the_order_of_items_changes_no_figure(seed: int, n_scores: int) -> None:
         assert other[name] == (None if value is None else pytest.approx(value, rel=1e-12)), name
 
 
-def test_a_score_that_is_no_number_ranks_last() -> None:
+def test_a_score_that_is_no_number_ranks_last():
     """Behind all candidates; a rival without a number is above. The last item is left out once."""
     scores = np.array([[np.nan, 2, np.nan, 1, 2, -np.inf, 5]], np.float32)
     users, index = np.zeros(6, int), np.arange(6)
@@ -277,7 +272,7 @@ def test_a_score_that_is_no_number_ranks_last() -> None:
     assert Ranking(users[:2], np.array([0, 2]), 7)(nothing).figures["mrr"] == pytest.approx(1 / 7)
 
 
-def test_users_without_training_links_stand_apart() -> None:
+def test_users_without_training_links_stand_apart():
     """Their recall is in no headline figure, error, share or chance; without others it is all."""
     users, items = np.array([0, 1, 1, 3, 7, 7]), np.array([4, 0, 9, 0, 5, 0])
     has_links = np.array([True, False, True, True, True, True, True, False])
@@ -305,7 +300,7 @@ def test_users_without_training_links_stand_apart() -> None:
     assert everyone["recall_at_50_cold_users"] is None
 
 
-def test_new_and_known_items_are_measured_apart() -> None:
+def test_new_and_known_items_are_measured_apart():
     """In one ranking of all; a user counts where he has a link of the kind."""
     links = [(0, 1), (0, 2), (0, 4), (1, 1), (2, 4), (2, 5)]
     ranks = untied([49, 50, 3, 60, 7, 90])
@@ -325,9 +320,7 @@ def test_new_and_known_items_are_measured_apart() -> None:
 
 @given(st.data(), st.integers(1, 5), st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
-def test_exposure_is_the_mean_over_all_orders(
-    data: st.DataObject, n_items: int, n_users: int
-) -> None:
+def test_exposure_is_the_mean_over_all_orders(data, n_items, n_users):
     """Of the lists of all users, each of whose ties are in an order of their own."""
     row = st.lists(st.sampled_from([-math.inf, 0, 1, 2]), min_size=n_items, max_size=n_items)
     rows = data.draw(
@@ -356,7 +349,7 @@ def test_exposure_is_the_mean_over_all_orders(
         assert found[f"popularity_at_{m}"] == pytest.approx(statistics.fmean(links))
 
 
-def test_chance_of_the_best_rank_among_many_items() -> None:
+def test_chance_of_the_best_rank_among_many_items():
     """One relevant item: the harmonic mean of all ranks. Many: by the product of probabilities."""
     assert expected_reciprocal_rank(1, 10_000) == pytest.approx(
         math.fsum(1 / rank for rank in range(1, 10_001)) / 10_000
@@ -370,7 +363,7 @@ def test_chance_of_the_best_rank_among_many_items() -> None:
     assert expected_reciprocal_rank(7, 7) == 1
 
 
-def test_the_error_is_that_of_a_bootstrap_over_users() -> None:
+def test_the_error_is_that_of_a_bootstrap_over_users():
     """The bootstrap's variance is (U - 1) / U times the closed form's."""
     rng = np.random.default_rng(1)
     values = rng.beta(0.5, 2, 60)
@@ -381,7 +374,7 @@ def test_the_error_is_that_of_a_bootstrap_over_users() -> None:
     assert standard_error(values[:1]) is None
 
 
-def test_one_user_or_item_gives_no_error() -> None:
+def test_one_user_or_item_gives_no_error():
     found = ranking_of([(3, 0)], 60)(untied([4])).figures
     assert (found["recall_at_50"], found["recall_at_50_error"]) == (1, None)
     assert found["recall_at_50_item_error"] is None
@@ -389,7 +382,7 @@ def test_one_user_or_item_gives_no_error() -> None:
     assert difference(one, one) is None
 
 
-def made(rng: np.random.Generator, users: int, items: int, apart: float) -> list[Evaluation]:
+def made(rng, users, items, apart):
     """Two models of which each hits a link by its user, its item and chance; the first is better
     by ``apart``. Users and items are drawn anew in each call.
     """
@@ -407,7 +400,7 @@ def made(rng: np.random.Generator, users: int, items: int, apart: float) -> list
 
 @pytest.mark.long_cases("60|40-")
 @pytest.mark.parametrize(("users", "items"), [(400, 25), (60, 200), (40, 40)])
-def test_a_difference_that_is_none_is_seldom_seen(users: int, items: int) -> None:
+def test_a_difference_that_is_none_is_seldom_seen(users, items):
     """With few items an error over users alone would be far too small."""
     rng = np.random.default_rng(users)
     beyond = over_users = 0
@@ -425,7 +418,7 @@ def test_a_difference_that_is_none_is_seldom_seen(users: int, items: int) -> Non
         assert over_users / rounds > 0.3
 
 
-def test_a_real_difference_is_seen() -> None:
+def test_a_real_difference_is_seen():
     apart = difference(*made(np.random.default_rng(5), 400, 200, 0.1))
     assert apart is not None
     assert apart.value == pytest.approx(0.1, abs=0.05)
@@ -433,7 +426,7 @@ def test_a_real_difference_is_seen() -> None:
     assert apart.degrees == 199
 
 
-def test_items_without_held_out_links_make_no_error_smaller() -> None:
+def test_items_without_held_out_links_make_no_error_smaller():
     """Five linked items among 5,000 candidates: as if there were only these."""
     rng = np.random.default_rng(4)
     users, items = np.nonzero(rng.random((2000, 5)) < 0.5)
@@ -447,7 +440,7 @@ def test_items_without_held_out_links_make_no_error_smaller() -> None:
     assert found[0].degrees == 4
 
 
-def test_evaluations_over_other_users_are_not_compared() -> None:
+def test_evaluations_over_other_users_are_not_compared():
     """As kept by a version that had users without training links and all items in them."""
     evaluations = [
         Evaluation({}, np.zeros(users, np.float32), np.zeros(items, np.float32))
@@ -458,7 +451,7 @@ def test_evaluations_over_other_users_are_not_compared() -> None:
     assert difference(evaluations[0], evaluations[2]) is None
 
 
-def test_evaluations_come_back_from_their_file(tmp_path: Path) -> None:
+def test_evaluations_come_back_from_their_file(tmp_path):
     """All of them; copies have those of some iterations and of the last."""
     assert evaluations.read(tmp_path) == {}
     rng = np.random.default_rng(2)
@@ -484,7 +477,7 @@ def test_evaluations_come_back_from_their_file(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_records_keep_the_evaluations_of_the_choice(tmp_path: Path) -> None:
+def test_records_keep_the_evaluations_of_the_choice(tmp_path):
     """The last epoch is reported here; the best one shows that it was not far enough above."""
     source, target = write_run(tmp_path, "ns", [9, 4, 2, 1], 10), tmp_path / "exported"
     record = read(source)

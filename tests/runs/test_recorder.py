@@ -1,8 +1,5 @@
 """Recorders, from samples and rows that are written out: no training, no clock."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,30 +21,30 @@ SCHEDULE = Schedule(n_links=100, batch_size=10, epochs=2, probe_every=5)
 
 
 class Said(Progress):
-    def __init__(self) -> None:
+    def __init__(self):
         self.texts: list[str] = []
 
-    def say(self, text: str) -> None:
+    def say(self, text):
         self.texts.append(text)
 
 
 CONFIG = complete({"dataset": "tiny", "batch_size": 10, "sampler": "ns"})
 
 
-def open_recorder(runs_dir: Path, folder: Path | None = None) -> Recorder:
+def open_recorder(runs_dir, folder=None):
     folder = folder or make_run(runs_dir, CONFIG, "f" * 64)
     return Recorder(CONFIG, "f" * 64, SCHEDULE, Ledger(), Said(), folder)
 
 
-def environment(key: str) -> dict[str, Any]:
+def environment(key):
     return {"key": key, "time": "2026-01-01", "interleaved": [None]}
 
 
-def full(first: int, seconds: float, iterations: int = 5) -> Sample:
+def full(first, seconds, iterations=5):
     return Sample("full", first, iterations, seconds, 0.1, 0.2, 0.3, 40.0)
 
 
-def row(iteration: int, loss: float) -> dict[str, Any]:
+def row(iteration, loss):
     whole: dict[str, Any] = dict.fromkeys(schemas.CURVE.names)
     return whole | {
         "iteration": iteration,
@@ -56,7 +53,7 @@ def row(iteration: int, loss: float) -> dict[str, Any]:
     }
 
 
-def first_session(runs_dir: Path, key: str = "here") -> Path:
+def first_session(runs_dir, key="here"):
     """Fifteen iterations, a block and a probe every five; interrupted."""
     recorder = open_recorder(runs_dir)
     recorder.begin(environment(key), "nothing to rank", None)
@@ -70,7 +67,7 @@ def first_session(runs_dir: Path, key: str = "here") -> Path:
     return recorder.folder
 
 
-def test_rows_come_back_with_their_summary(tmp_path: Path) -> None:
+def test_rows_come_back_with_their_summary(tmp_path):
     record = runs.read(first_session(tmp_path))
     assert [r["iteration"] for r in record.curve] == [0, 5, 10, 15]
     assert [r["train_seconds"] for r in record.curve] == [0, 1, 3, 7]
@@ -91,7 +88,7 @@ def test_rows_come_back_with_their_summary(tmp_path: Path) -> None:
         assert table.schema.metadata[b"table"] == name.encode()
 
 
-def test_a_session_continues_from_its_checkpoint(tmp_path: Path) -> None:
+def test_a_session_continues_from_its_checkpoint(tmp_path):
     """Iteration 13 is inside the second epoch, which began with 10: its times are marked."""
     folder = first_session(tmp_path)
     recorder = open_recorder(tmp_path, folder)
@@ -113,7 +110,7 @@ def test_a_session_continues_from_its_checkpoint(tmp_path: Path) -> None:
     assert {r["session"] for r in record.ledger} == {1, 2}
 
 
-def test_a_second_beginning_drops_the_first_row(tmp_path: Path) -> None:
+def test_a_second_beginning_drops_the_first_row(tmp_path):
     """A checkpoint of iteration 0 is older than its probe: every process probes again."""
     folder = first_session(tmp_path)
     recorder = open_recorder(tmp_path, folder)
@@ -123,13 +120,13 @@ def test_a_second_beginning_drops_the_first_row(tmp_path: Path) -> None:
     assert [r["iteration"] for r in runs.read(folder).curve] == [0]
 
 
-def test_a_lost_checkpoint_is_said(tmp_path: Path) -> None:
+def test_a_lost_checkpoint_is_said(tmp_path):
     recorder = open_recorder(tmp_path, first_session(tmp_path))
     recorder.begin(environment("here"), None, None)
     assert recorder.progress.texts == ["No checkpoint to go on from: starting this run again."]
 
 
-def test_times_of_two_environments_are_not_mixed(tmp_path: Path) -> None:
+def test_times_of_two_environments_are_not_mixed(tmp_path):
     folder = first_session(tmp_path)
     recorder = open_recorder(tmp_path, folder)
     recorder.begin(environment("elsewhere"), None, 10)
@@ -142,7 +139,7 @@ def test_times_of_two_environments_are_not_mixed(tmp_path: Path) -> None:
     assert record.summary["train_seconds"] == 1 + 2 + 30 + 40
 
 
-def test_times_stay_those_of_the_environment_that_trained(tmp_path: Path) -> None:
+def test_times_stay_those_of_the_environment_that_trained(tmp_path):
     """A session elsewhere that trains nothing, as when a race ends at once, loses no times."""
     folder = first_session(tmp_path)
     before = runs.read(folder)
@@ -164,7 +161,7 @@ def test_times_stay_those_of_the_environment_that_trained(tmp_path: Path) -> Non
     assert record.summary["full_iteration_seconds"] == 10 / 5
 
 
-def test_cut_blocks_count_if_there_are_no_others(tmp_path: Path) -> None:
+def test_cut_blocks_count_if_there_are_no_others(tmp_path):
     recorder = open_recorder(tmp_path)
     recorder.begin(environment("here"), None, None)
     recorder.write_environment()
@@ -176,15 +173,13 @@ def test_cut_blocks_count_if_there_are_no_others(tmp_path: Path) -> None:
     assert runs.read(recorder.folder).summary["full_iteration_seconds"] == 1 / 5
 
 
-def test_evaluations_are_written_with_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluations_are_written_with_checkpoints(tmp_path, monkeypatch):
     """Not each time that the tables are, nor twice; a session that continues has the earlier."""
     monkeypatch.setattr("ncfbench.runs.recorder.TABLES_SECONDS", 0.0)
     written: list[list[int]] = []
     write = evaluations.write
 
-    def counted(folder: Path, found: evaluations.Evaluations) -> None:
+    def counted(folder, found):
         written.append([iteration for iteration, _ in found])
         write(folder, found)
 
@@ -210,7 +205,7 @@ def test_evaluations_are_written_with_checkpoints(
     assert written[1:] == [[5, 10, 15]]
 
 
-def test_other_processes_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processes_write_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recorder = Recorder(CONFIG, "f" * 64, SCHEDULE, Ledger(), Said())
     recorder.begin(environment("here"), None, None)

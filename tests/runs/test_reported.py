@@ -1,10 +1,6 @@
 """The reported epoch, from curves that are written out."""
 
-from __future__ import annotations
-
 import itertools
-from pathlib import Path
-from typing import Any
 
 import pytest
 from folders import write_run
@@ -25,7 +21,7 @@ from ncfbench.runs.reported import (
 from ncfbench.storage import schemas, tables
 
 
-def row(epoch: float, validation: float | None, test: float | None = 0.1) -> dict[str, Any]:
+def row(epoch, validation, test=0.1):
     return {
         "iteration": int(100 * epoch),
         "epoch": epoch,
@@ -34,7 +30,7 @@ def row(epoch: float, validation: float | None, test: float | None = 0.1) -> dic
     }
 
 
-def curve_of(*validation: float | None) -> list[dict[str, Any]]:
+def curve_of(*validation):
     return [row(epoch, value) for epoch, value in enumerate(validation, 1)]
 
 
@@ -52,9 +48,7 @@ def curve_of(*validation: float | None) -> list[dict[str, Any]]:
         ((None, 0.2, None, 0.3, 0.1), 1, 4),
     ],
 )
-def test_the_largest_validation_recall_chooses(
-    recalls: tuple[float | None, ...], patience: int, epoch: int
-) -> None:
+def test_the_largest_validation_recall_chooses(recalls, patience, epoch):
     found, by = choose_epoch(curve_of(*recalls), patience)
     assert found is not None
     assert (found["epoch"], by) == (epoch, BY_VALIDATION)
@@ -65,9 +59,7 @@ def test_the_largest_validation_recall_chooses(
     tests=st.lists(st.integers(0, 5), min_size=12, max_size=12),
     patience=st.integers(1, 12),
 )
-def test_it_is_the_first_peak_within_patience(
-    recalls: list[int], tests: list[int], patience: int
-) -> None:
+def test_it_is_the_first_peak_within_patience(recalls, tests, patience):
     """No later epoch before the search ends is better, none earlier as good; the test plays no
     part.
     """
@@ -82,7 +74,7 @@ def test_it_is_the_first_peak_within_patience(
     assert all(after - before <= patience for before, after in itertools.pairwise(highs))
 
 
-def test_without_validation_the_last_epoch_counts() -> None:
+def test_without_validation_the_last_epoch_counts():
     curve = [row(0, None, None), row(1, None, 0.3), row(2, None, 0.1), row(2.5, None, None)]
     assert choose_epoch(curve, 10) == (curve[2], NO_VALIDATION)
     assert choose_epoch(curve[:1], 10)[0] is None
@@ -90,7 +82,7 @@ def test_without_validation_the_last_epoch_counts() -> None:
     assert choose_epoch(certain, 10) == (certain[1], NO_VALIDATION)
 
 
-def test_a_fall_since_is_described() -> None:
+def test_a_fall_since_is_described():
     sentence = describe_fall(curve_of(0.1, 0.43, 0.36, 0.3125), 10)
     assert sentence is not None
     assert sentence.startswith(
@@ -100,7 +92,7 @@ def test_a_fall_since_is_described() -> None:
         assert describe_fall(curve_of(*recalls), 10) is None
 
 
-def test_the_curve_of_an_older_record_decides(tmp_path: Path) -> None:
+def test_the_curve_of_an_older_record_decides(tmp_path):
     """Whatever epoch its summary names, all readers see the one that validation chose."""
     folder = write_run(tmp_path, "ns", [3.0, 2.0, 1.0], 5.0, recalls=[0.0, 0.4, 0.3])
     curve = tables.read_rows(folder / "curve.parquet", schemas.CURVE)

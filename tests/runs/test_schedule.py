@@ -1,7 +1,5 @@
 """The schedule of a run, against stops written out."""
 
-from __future__ import annotations
-
 import pytest
 
 from ncfbench.config import complete
@@ -22,9 +20,7 @@ from ncfbench.runs.schedule import Schedule
         (43_200, 32_768),
     ],
 )
-def test_stops_are_probes_and_ends_of_epochs(
-    links: int, batch: int, probe_every: int, probes: int
-) -> None:
+def test_stops_are_probes_and_ends_of_epochs(links, batch, probe_every, probes):
     schedule = Schedule(links, batch, epochs=5, probe_every=probe_every, probes=probes)
     stops, iteration = [], 0
     while iteration < schedule.last:
@@ -41,7 +37,7 @@ def test_stops_are_probes_and_ends_of_epochs(
     assert stops[-1] == ends[-1] == schedule.last
 
 
-def test_costly_encoders_are_probed_once_an_epoch() -> None:
+def test_costly_encoders_are_probed_once_an_epoch():
     """And repeat fewer batches; an explicit distance of probes stays."""
     for more, each, batches in (
         ({"encoder": "cnn"}, 4, 16),

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -9,7 +7,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling.noise import AliasTable, Noise
 
 
-def drawn_from(table: AliasTable) -> np.ndarray:
+def drawn_from(table):
     """The distribution of a table's draws: a uniform cell, which stays or passes on."""
     passed = np.bincount(table.alias, 1 - table.keep, len(table.keep))
     return (table.keep + passed) / len(table.keep)
@@ -21,7 +19,7 @@ def drawn_from(table: AliasTable) -> np.ndarray:
 @example([0.0, 0.0, 0.5, 1.5])  # a cell of exactly the mean before one above it
 @example([1.0, 1.0, 0.0, 2.0])
 @settings(max_examples=300)
-def test_alias_table_draws_exactly_its_distribution(weights: list[float]) -> None:
+def test_alias_table_draws_exactly_its_distribution(weights):
     probability = np.array(weights) / np.sum(weights)
     table = AliasTable.build(probability)
     assert (table.keep >= 0).all()
@@ -29,14 +27,14 @@ def test_alias_table_draws_exactly_its_distribution(weights: list[float]) -> Non
     np.testing.assert_allclose(drawn_from(table), probability, atol=1e-12)
 
 
-def test_alias_table_of_a_long_tail() -> None:
+def test_alias_table_of_a_long_tail():
     probability = 1 / np.arange(1, 100_001)
     probability /= probability.sum()
     np.testing.assert_allclose(drawn_from(AliasTable.build(probability)), probability, atol=1e-13)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.0, 0.75, -0.5])
-def test_draws_follow_the_declared_distribution(alpha: float) -> None:
+def test_draws_follow_the_declared_distribution(alpha):
     """Chi-squared on raw draws; the bound is the 99.99 % point for 3 degrees of freedom."""
     users, items = np.array([0, 1, 2, 3, 0, 1, 0, 1]), np.array([0, 0, 0, 0, 1, 1, 2, 3])
     noise = Noise(BipartiteGraph.from_links(users, items, 4, 6), alpha)
@@ -48,7 +46,7 @@ def test_draws_follow_the_declared_distribution(alpha: float) -> None:
     assert (((counts[:4] - 40_000 * expected) ** 2) / (40_000 * expected)).sum() < 21.1
 
 
-def test_data_distribution_is_the_share_of_links() -> None:
+def test_data_distribution_is_the_share_of_links():
     users, items = np.array([0, 1, 2, 0]), np.array([0, 0, 0, 1])
     noise = Noise(BipartiteGraph.from_links(users, items, 3, 3), 1.0)
     np.testing.assert_array_equal(noise.data, [3 / 4, 1 / 4, 0])

@@ -1,15 +1,11 @@
 """The stream of positive links: permutations, strata, and draws with replacement."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
 import pytest
 from small_batches import configure
 
-from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.positives import PositiveStream
@@ -17,9 +13,7 @@ from ncfbench.sampling.positives import PositiveStream
 
 @pytest.mark.parametrize("strata", ["item", "user"])
 @pytest.mark.parametrize("stratum_size", [3, 4])
-def test_an_epochs_order_is_that_of_its_plain_form(
-    tiny: Dataset, strata: str, stratum_size: int
-) -> None:
+def test_an_epochs_order_is_that_of_its_plain_form(tiny, strata, stratum_size):
     """NumPy's own permutations and stable sort, epoch by epoch, where strata reach over the border
     of epochs.
     """
@@ -38,7 +32,7 @@ def test_an_epochs_order_is_that_of_its_plain_form(
         assert np.array_equal(made.take(epoch * n, n), expected)
 
 
-def test_seeds_differ_and_streams_are_independent() -> None:
+def test_seeds_differ_and_streams_are_independent():
     draws = {
         (seed, role, epoch): tuple(Streams(seed).generator(role, epoch).integers(2**62, size=4))
         for seed in (0, 1)
@@ -48,7 +42,7 @@ def test_seeds_differ_and_streams_are_independent() -> None:
     assert len(set(draws.values())) == len(draws)
 
 
-def test_replacement_draws_the_textbook_distribution(five_nodes: BipartiteGraph) -> None:
+def test_replacement_draws_the_textbook_distribution(five_nodes):
     """Strata with replacement: P(item) = deg / N, and its users uniform and independent
     (chi-squared, 99.99 %).
     """

@@ -1,10 +1,7 @@
 """Refused settings: what a message tells the user to do must work."""
 
-from __future__ import annotations
-
 import re
 import shlex
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +19,7 @@ from ncfbench.sampling import make_sampler, plan_capacity
 SMALL = {"batch_size": 8, "stratum_size": 2, "negatives": 2, "uniform_items": 4}
 
 
-def graph_of(n_users: int, n_items: int, n_links: int) -> BipartiteGraph:
+def graph_of(n_users, n_items, n_links):
     pairs = np.random.default_rng(1).choice(n_users * n_items, n_links, replace=False)
     ids = pa.array([f"u{number}" for number in range(n_users)])
     return BipartiteGraph.from_links(
@@ -33,7 +30,7 @@ def graph_of(n_users: int, n_items: int, n_links: int) -> BipartiteGraph:
 GRAPH = graph_of(12, 15, 60)
 
 
-def refusal(given: dict[str, Any], graph: BipartiteGraph = GRAPH) -> str:
+def refusal(given, graph=GRAPH):
     """Return the message that refuses some settings; empty where they work."""
     try:
         config = complete(given)
@@ -44,7 +41,7 @@ def refusal(given: dict[str, Any], graph: BipartiteGraph = GRAPH) -> str:
     return ""
 
 
-def hints(message: str) -> list[dict[str, str]]:
+def hints(message):
     """Return the settings of each way out that a message offers."""
     told = re.search(r"(?:Use|Add)(?: for example)? (--.*)\.$", message)
     assert told, f"no way out: {message}"
@@ -78,7 +75,7 @@ def hints(message: str) -> list[dict[str, str]]:
         ({"encoder": "mf", "coupling": "regularised"}, "pulls free item vectors"),
     ],
 )
-def test_each_way_out_works(changes: dict[str, Any], words: str) -> None:
+def test_each_way_out_works(changes, words):
     given = {"sampler": "strat-ns", **SMALL, **changes}
     message = refusal(given)
     assert words in message
@@ -101,7 +98,7 @@ def test_each_way_out_works(changes: dict[str, Any], words: str) -> None:
     st.sampled_from([GRAPH, graph_of(2, 2, 2), graph_of(3, 4, 7), graph_of(20, 3, 30)]),
 )
 @settings(max_examples=100, deadline=None)
-def test_ways_out_lead_out(given: dict[str, Any], graph: BipartiteGraph) -> None:
+def test_ways_out_lead_out(given, graph):
     """Settings with several faults are mended one after the other; no message comes twice."""
     seen: set[str] = set()
     while message := refusal(given, graph):
@@ -113,9 +110,7 @@ def test_ways_out_lead_out(given: dict[str, Any], graph: BipartiteGraph) -> None
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("mask", [True, False])
 @pytest.mark.parametrize(("n_users", "n_items"), [(6, 1), (1, 6), (3, 4)])
-def test_links_without_a_negative_are_refused(
-    sampler: str, mask: bool, n_users: int, n_items: int
-) -> None:
+def test_links_without_a_negative_are_refused(sampler, mask, n_users, n_items):
     graph = graph_of(n_users, n_items, n_users * n_items)
     config = complete({"sampler": sampler, "mask": mask} | SMALL)
     with pytest.raises(DataError, match=f"each of {n_users} users with each of {n_items} items"):

@@ -1,7 +1,5 @@
 """Layouts with identifiable ids, the shape of batches, and where a run begins."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import islice
 
@@ -14,9 +12,8 @@ from small_batches import NAMES, SIZE, configure
 from ncfbench.auditing import layout
 from ncfbench.catalog import find_sampler
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
-from ncfbench.sampling import Draw, Sampler, base, batches, make_sampler, plan_capacity
+from ncfbench.sampling import Draw, base, batches, make_sampler, plan_capacity
 from ncfbench.sampling.batch import (
     Listed,
     negative_ids,
@@ -25,12 +22,12 @@ from ncfbench.sampling.batch import (
 # --- every score belongs to the user and the item it is labelled with
 
 
-def pairs(users: np.ndarray, items: np.ndarray) -> list[tuple[int, int]]:
+def pairs(users, items):
     return list(zip(users.tolist(), items.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("sampler", NAMES)
-def test_ids_come_through_every_layout(tiny: Dataset, sampler: str) -> None:
+def test_ids_come_through_every_layout(tiny, sampler):
     graph = tiny.graph
     made = make_sampler(graph, configure(sampler), Streams(3))
     for draw in made.draw(5, 3):
@@ -55,7 +52,7 @@ def test_ids_come_through_every_layout(tiny: Dataset, sampler: str) -> None:
             assert not graph.linked(*met).any(), "a linked pair counts as a negative"
 
 
-def test_the_layout_that_the_documentation_shows() -> None:
+def test_the_layout_that_the_documentation_shows():
     """The literal example of ``batch.py``."""
     graph = BipartiteGraph.from_links(np.array([7, 9, 1]), np.array([30, 31, 40]), 10, 41)
     links, none = np.array([1, 2], np.int32), np.zeros((2, 0), np.int32)
@@ -84,7 +81,7 @@ def test_the_layout_that_the_documentation_shows() -> None:
     st.sampled_from(["unigram", "uniform", "0.5"]),
 )
 @settings(max_examples=40, deadline=None)
-def test_shared_weights_by_definition(seed: int, stratified: bool, mask: bool, noise: str) -> None:
+def test_shared_weights_by_definition(seed, stratified, mask, noise):
     """weight_ij = rho_j m_ij (c_j - c_ij) / (b^2 - sum n_t^2), counted link by link."""
     rng = np.random.default_rng(seed)
     pairs = np.unique(rng.integers(0, 6, (20, 2)), axis=0)
@@ -116,7 +113,7 @@ def test_shared_weights_by_definition(seed: int, stratified: bool, mask: bool, n
 
 
 @pytest.mark.parametrize("sampler", NAMES)
-def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str) -> None:
+def test_shapes_and_dtypes_are_static(tiny, sampler):
     """As the layout declares them; and as many users and items as the paper counts."""
     config = configure(sampler)
     b, k = SIZE, 3
@@ -136,9 +133,7 @@ def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str) -> None:
 
 
 @pytest.mark.parametrize("sampler", NAMES)
-def test_slots_are_planned_from_draws_alone(
-    tiny: Dataset, sampler: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slots_are_planned_from_draws_alone(tiny, sampler, monkeypatch):
     """A plan assembles no batch, and draws no more at a time than training does."""
     config = configure(sampler)
     made = make_sampler(tiny.graph, config, Streams(1))
@@ -148,7 +143,7 @@ def test_slots_are_planned_from_draws_alone(
     assert capacity >= max(counts)
     monkeypatch.setattr(base, "CHUNK_DRAWS", 1000)
 
-    def draw_few(self: Sampler, start: int, count: int) -> list[Draw]:
+    def draw_few(self, start, count):
         assert count <= self.batches_per_draw <= 10
         return drawn(self, start, count)
 
@@ -158,7 +153,7 @@ def test_slots_are_planned_from_draws_alone(
     assert plan_capacity(tiny.graph, config) == capacity
 
 
-def test_capacity_grows_and_nothing_is_dropped(tiny: Dataset) -> None:
+def test_capacity_grows_and_nothing_is_dropped(tiny):
     made = make_sampler(tiny.graph, configure("iid"), Streams(0))
     sizes = [(len(batch.items), int(batch.n_items)) for batch in islice(made.batches(0, 8), 20)]
     assert all(slots >= real for slots, real in sizes)
@@ -170,11 +165,11 @@ def test_capacity_grows_and_nothing_is_dropped(tiny: Dataset) -> None:
 
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize("sampler", NAMES)
-def test_batches_do_not_depend_on_the_chunk(tiny: Dataset, sampler: str, replacement: bool) -> None:
+def test_batches_do_not_depend_on_the_chunk(tiny, sampler, replacement):
     """One after the other, every third, and back; nor on where a run begins."""
     config = configure(sampler)
 
-    def fresh() -> Sampler:
+    def fresh():
         return make_sampler(tiny.graph, config, Streams(5), replacement=replacement)
 
     one, many = fresh(), fresh().draw(0, 90)
@@ -185,9 +180,7 @@ def test_batches_do_not_depend_on_the_chunk(tiny: Dataset, sampler: str, replace
             np.testing.assert_array_equal(left, right)
 
 
-def test_a_late_start_draws_what_it_skips_in_pieces(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_start_draws_what_it_skips_in_pieces(tiny, monkeypatch):
     expected = make_sampler(tiny.graph, configure("iid"), Streams(5)).draw(0, 21)[20]
     monkeypatch.setattr(base, "CHUNK_DRAWS", 77)
     found = make_sampler(tiny.graph, configure("iid"), Streams(5)).draw(20, 1)[0]

@@ -6,9 +6,6 @@ every function of a positive and a negative link to its sum over all items: the 
 of the softmax is unbiased.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,11 +13,9 @@ import pytest
 from enumeration import all_draws, batch_objective, exact_objective
 
 from ncfbench.catalog import SAMPLERS, find_sampler
-from ncfbench.config import RunConfig, complete
-from ncfbench.data.graph import BipartiteGraph
+from ncfbench.config import complete
 from ncfbench.rng import Streams
-from ncfbench.sampling import Sampler, make_sampler
-from ncfbench.sampling.batch import Batch
+from ncfbench.sampling import make_sampler
 
 SIZES = {
     "iid": (2, 1, 1),
@@ -33,19 +28,15 @@ SIZES = {
 LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 
 
-def configure(sampler: str, family: str = "pointwise", **more: Any) -> RunConfig:
+def configure(sampler, family="pointwise", **more):
     b, s, k = SIZES[sampler]
     sizes = {"batch_size": b, "stratum_size": s, "negatives": k, "uniform_items": 2}
     return complete({"sampler": sampler, "loss": LOSS_OF_FAMILY[family]} | sizes | more)
 
 
 def expected_loss(
-    graph: BipartiteGraph,
-    config: RunConfig,
-    family: str = "pointwise",
-    change: Callable[[Batch], Batch] = lambda batch: batch,
-    build: Callable[..., Sampler] = make_sampler,
-) -> float:
+    graph, config, family="pointwise", change=lambda batch: batch, build=make_sampler
+):
     """The mean over all draws of a batch's loss."""
     made = build(graph, config, Streams(0), weight_dtype=np.float64)
     chances, losses = zip(
@@ -73,13 +64,8 @@ CASES = [
 @pytest.mark.long_cases(r".*-(pairwise-.*|uniform-.*|unigram-False)$")
 @pytest.mark.parametrize(("sampler", "strata", "family", "noise", "mask"), CASES)
 def test_expected_loss_of_all_draws_is_the_objective(
-    five_nodes: BipartiteGraph,
-    sampler: str,
-    strata: str,
-    family: str,
-    noise: str,
-    mask: bool,
-) -> None:
+    five_nodes, sampler, strata, family, noise, mask
+):
     settings: dict[str, Any] = {"noise": noise, "strata": strata, "mask": mask}
     if (sampler, strata) == ("strat", "user"):
         # Listed strata do not meet: of users, whose items are drawn, one is enough.
@@ -90,12 +76,12 @@ def test_expected_loss_of_all_draws_is_the_objective(
 
 
 @pytest.mark.parametrize("fault", ["distinct once", "unmasked pairs", "diagonal kept"])
-def test_the_enumeration_finds_a_wrong_estimator(five_nodes: BipartiteGraph, fault: str) -> None:
+def test_the_enumeration_finds_a_wrong_estimator(five_nodes, fault):
     """Three plausible mistakes in the shared weights; a proof that passed them would prove
     nothing.
     """
 
-    def wrong(batch: Batch) -> Batch:
+    def wrong(batch):
         weight = batch.negatives.weight
         counts = np.bincount(batch.pos_item, minlength=weight.shape[1])
         weights = {

@@ -1,7 +1,5 @@
 """Tables and other files: whole or absent, checked when they are read."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess
@@ -18,7 +16,7 @@ from ncfbench.errors import DataError, reason, shown
 from ncfbench.storage import schemas, tables
 
 
-def test_flipped_bits_are_noticed(tmp_path: Path) -> None:
+def test_flipped_bits_are_noticed(tmp_path):
     """A bit flip anywhere in a table is an error or changes nothing; it is never a traceback or
     another value.
     """
@@ -43,20 +41,18 @@ def test_flipped_bits_are_noticed(tmp_path: Path) -> None:
     assert refused > 30
 
 
-def test_no_table_is_left_half_written(tmp_path: Path) -> None:
+def test_no_table_is_left_half_written(tmp_path):
     with pytest.raises(DataError), tables.atomic_path(tmp_path / "a") as temporary:
         temporary.write_text("half")
         raise OSError(5, "Input/output error")
     assert not list(tmp_path.iterdir())
 
 
-def test_files_are_on_the_disk_before_their_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_on_the_disk_before_their_names(tmp_path, monkeypatch):
     """A power cut leaves the old file or the whole new one."""
     rename, events = os.replace, list[tuple[str, int]]()
 
-    def replace(source: Path, target: Path) -> None:
+    def replace(source, target):
         events.append(("name", source.stat().st_ino))
         rename(source, target)
 
@@ -68,7 +64,7 @@ def test_files_are_on_the_disk_before_their_names(
 
 
 @pytest.mark.parametrize("name", ["link", "to nothing", "to a link"])
-def test_a_link_stays_and_its_file_is_written(tmp_path: Path, name: str) -> None:
+def test_a_link_stays_and_its_file_is_written(tmp_path, name):
     kept, folder = tmp_path / "kept.json", tmp_path / "elsewhere"
     folder.mkdir()
     if name != "to nothing":
@@ -87,7 +83,7 @@ def test_a_link_stays_and_its_file_is_written(tmp_path: Path, name: str) -> None
     }
 
 
-def test_a_link_into_no_folder_or_to_itself_is_refused(tmp_path: Path) -> None:
+def test_a_link_into_no_folder_or_to_itself_is_refused(tmp_path):
     link, loop = tmp_path / "a", tmp_path / "b"
     link.symlink_to(tmp_path / "no folder" / "x")
     loop.symlink_to(loop)
@@ -97,7 +93,7 @@ def test_a_link_into_no_folder_or_to_itself_is_refused(tmp_path: Path) -> None:
         assert path.is_symlink()
 
 
-def test_a_link_to_a_folder_stays(tmp_path: Path) -> None:
+def test_a_link_to_a_folder_stays(tmp_path):
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "old").touch()
     (tmp_path / "near").symlink_to("far")
@@ -107,7 +103,7 @@ def test_a_link_to_a_folder_stays(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "far").iterdir()] == ["new"]
 
 
-def test_a_pipe_gets_the_content(tmp_path: Path) -> None:
+def test_a_pipe_gets_the_content(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with ThreadPoolExecutor() as pool:
@@ -118,7 +114,7 @@ def test_a_pipe_gets_the_content(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [pipe]
 
 
-def test_a_device_stays_a_device(tmp_path: Path) -> None:
+def test_a_device_stays_a_device(tmp_path):
     link = tmp_path / "null"
     link.symlink_to("/dev/null")
     for path in (Path("/dev/null"), link):
@@ -131,7 +127,7 @@ def test_a_device_stays_a_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_standard_output_is_written_where_it_stands(tmp_path: Path, name: str) -> None:
+def test_standard_output_is_written_where_it_stands(tmp_path, name):
     """What a log holds already stays, and what is printed later follows."""
     log = tmp_path / "log"
     log.write_text("before\n")
@@ -146,7 +142,7 @@ def test_standard_output_is_written_where_it_stands(tmp_path: Path, name: str) -
     assert log.read_text() == "before\ncontent\nafter\n"
 
 
-def test_a_refused_write_says_what_to_do(tmp_path: Path) -> None:
+def test_a_refused_write_says_what_to_do(tmp_path):
     missing = tmp_path / "no such" / "x.json"
     with pytest.raises(DataError, match=r"No such file.*Make the folder first: mkdir -p '.*such'"):
         tables.write_json(missing, {})
@@ -169,13 +165,11 @@ def test_a_refused_write_says_what_to_do(tmp_path: Path) -> None:
         (EOFError(), "EOFError"),
     ],
 )
-def test_reasons_fit_into_a_sentence(error: Exception, text: str) -> None:
+def test_reasons_fit_into_a_sentence(error, text):
     assert reason(error) == text
 
 
-def test_tables_of_other_versions_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_of_other_versions_are_refused(tmp_path, monkeypatch):
     """So is one that lacks a column."""
     path, rows = tmp_path / "t.parquet", [{"iteration": 1, "epoch": 0.5}]
     lacking = pa.table({"iteration": [1]})
@@ -190,7 +184,7 @@ def test_tables_of_other_versions_are_refused(
             tables.read_rows(path, schemas.CURVE)
 
 
-def test_a_full_disk_is_named_for_arrays(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_for_arrays(tmp_path):
     """A limit on the size of a file, in a process of its own, ends as a full disk does."""
     script = (
         "import resource, pathlib, numpy as np\n"
@@ -205,9 +199,7 @@ def test_a_full_disk_is_named_for_arrays(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_no_sentence_ends_with_two_full_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_sentence_ends_with_two_full_stops(tmp_path, monkeypatch):
     """A folder called ``.`` at the end of a sentence is named by its absolute path."""
     monkeypatch.chdir(tmp_path)
     result = invoke("report", "--runs-dir", ".")

@@ -1,8 +1,5 @@
 """Free memory: what is refused, and where the numbers come from."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +8,7 @@ from ncfbench.errors import UsageError
 from ncfbench.storage import free_space
 
 
-def test_what_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_fit_is_refused(monkeypatch):
     monkeypatch.setattr(free_space, "available_memory", lambda: 2**30)
     free_space.require_memory("x", 2**30)
     with pytest.raises(
@@ -20,7 +17,7 @@ def test_what_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         free_space.require_memory("seven links", 2**31)
 
 
-def test_a_control_group_limits_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_group_limits_the_memory(tmp_path, monkeypatch):
     machine = SimpleNamespace(available=600, total=2000)
     monkeypatch.setattr(free_space, "CONTROL_GROUP", tmp_path)
     monkeypatch.setattr(free_space.psutil, "virtual_memory", lambda: machine)

@@ -1,14 +1,11 @@
 """Locks between real processes: who waits, who is refused, and what a kill leaves behind."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,7 +32,7 @@ print("fingerprint", dataset.fingerprint, flush=True)
 
 
 @contextmanager
-def opening(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def opening(folder):
     """Start a process that opens the synthetic data set; it makes it when it is sent a line."""
     process = subprocess.Popen(
         [sys.executable, "-c", OPEN, str(folder)],
@@ -51,7 +48,7 @@ def opening(folder: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def line_with(process: subprocess.Popen[str], words: str) -> str:
+def line_with(process, words):
     assert process.stdout is not None
     for line in process.stdout:
         if words in line:
@@ -59,7 +56,7 @@ def line_with(process: subprocess.Popen[str], words: str) -> str:
     raise AssertionError(f"it ended without saying {words!r}: {process.communicate()[1]}")
 
 
-def test_a_second_process_waits_and_then_loads(tmp_path: Path) -> None:
+def test_a_second_process_waits_and_then_loads(tmp_path):
     """One of two that wait is interrupted; the other loads what the first one made."""
     with opening(tmp_path) as first:
         line_with(first, "making")
@@ -77,7 +74,7 @@ def test_a_second_process_waits_and_then_loads(tmp_path: Path) -> None:
     assert store.load(tmp_path, "synthetic").fingerprint in found
 
 
-def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_no_lock(tmp_path):
     with opening(tmp_path) as process:
         line_with(process, "making")
         with (
@@ -91,11 +88,11 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
             pass
 
 
-def test_a_folder_without_content_goes_again(tmp_path: Path) -> None:
+def test_a_folder_without_content_goes_again(tmp_path):
     """With the folders above that were made for it; one that waits meanwhile makes it anew."""
     folder, waits, holds = tmp_path / "a" / "b", threading.Event(), threading.Event()
 
-    def second() -> None:
+    def second():
         with locks.held(folder, "testing", wait=lambda text: waits.set()):
             holds.set()
             (folder / "content").write_text("kept")
@@ -118,16 +115,11 @@ def test_a_folder_without_content_goes_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("refusal", [FileExistsError, FileNotFoundError])
 @pytest.mark.parametrize("wait", [None, print])
-def test_a_folder_that_goes_while_it_is_made_is_made_again(
-    refusal: type[OSError],
-    wait: Callable[[str], object] | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_folder_that_goes_while_it_is_made_is_made_again(refusal, wait, tmp_path, monkeypatch):
     """As the system answers where another process removes it in between; not without end."""
     answers, make = [refusal, refusal], Path.mkdir
 
-    def mkdir(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+    def mkdir(path, mode=0o777, parents=False, exist_ok=False):
         if answers:
             raise answers.pop()
         make(path, mode, parents, exist_ok)
@@ -143,11 +135,11 @@ def test_a_folder_that_goes_while_it_is_made_is_made_again(
         pytest.fail("held")
 
 
-def test_many_that_write_nothing_hold_one_folder_in_turn(tmp_path: Path) -> None:
+def test_many_that_write_nothing_hold_one_folder_in_turn(tmp_path):
     """Each removes it under the others' feet; nobody fails, and nobody is inside twice."""
     inside, counts = 0, set()
 
-    def work() -> None:
+    def work():
         nonlocal inside
         for _ in range(10):
             with locks.held(tmp_path / "a", "testing", wait=lambda text: None):
@@ -164,7 +156,7 @@ def test_many_that_write_nothing_hold_one_folder_in_turn(tmp_path: Path) -> None
     assert counts == {1}
 
 
-def test_a_folder_that_vanished_is_released(tmp_path: Path) -> None:
+def test_a_folder_that_vanished_is_released(tmp_path):
     """Also with the error of the work in it, not one of its own."""
     folder = tmp_path / "new"
     with pytest.raises(KeyError), locks.held(folder, "testing"):
@@ -174,7 +166,7 @@ def test_a_folder_that_vanished_is_released(tmp_path: Path) -> None:
         (folder / "content").touch()
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with (
         pytest.raises(DataError, match="Cannot write .*Choose another folder"),

@@ -1,7 +1,5 @@
 """Grids: which cells a sweep has, and which belong together."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -16,7 +14,7 @@ from ncfbench.sweeps.files import read_sweep
 from ncfbench.sweeps.presets import preset_titles
 
 
-def some(*values: Any) -> st.SearchStrategy[list[Any]]:
+def some(*values):
     return st.lists(st.sampled_from(values), min_size=1, max_size=len(values), unique=True)
 
 
@@ -28,13 +26,7 @@ def some(*values: Any) -> st.SearchStrategy[list[Any]]:
     seeds=some(0, 1, 7),
 )
 @settings(deadline=None, max_examples=20)
-def test_a_grid_has_each_possible_combination_once(
-    samplers: list[str],
-    losses: list[str],
-    strata: list[int],
-    negatives: list[int],
-    seeds: list[int],
-) -> None:
+def test_a_grid_has_each_possible_combination_once(samplers, losses, strata, negatives, seeds):
     expected, refused = set(), 0
     for seed, sampler, loss, s, k in itertools.product(seeds, samplers, losses, strata, negatives):
         stratified, listed = sampler in ("strat", "strat-ns"), sampler in ("iid", "neg", "strat")
@@ -68,7 +60,7 @@ def test_a_grid_has_each_possible_combination_once(
     assert len(set(sweeps.label_cells(cells).values())) == len(cells)
 
 
-def test_a_group_has_one_comparison_and_one_seed() -> None:
+def test_a_group_has_one_comparison_and_one_seed():
     axes = {
         "sampler": ["neg", "ns", "strat-ns"],
         "loss": ["sg", "log"],
@@ -84,7 +76,7 @@ def test_a_group_has_one_comparison_and_one_seed() -> None:
     assert found == [(0, "sg", 4), (0, "log", 4), (1, "sg", 4), (1, "log", 4)]
 
 
-def test_devices_make_other_cells() -> None:
+def test_devices_make_other_cells():
     """Their numbers are equal, their times are not."""
     cells, _ = sweeps.expand({"sampler": ["ns"], "devices": [1, 4]})
     assert [cell.config.devices for cell in cells] == [1, 4]
@@ -92,8 +84,8 @@ def test_devices_make_other_cells() -> None:
     assert list(map(len, sweeps.group_cells(cells))) == [1, 1]
 
 
-def test_presets_are_the_papers_grids() -> None:
-    def axes(name: str, column: str) -> set[Any]:
+def test_presets_are_the_papers_grids():
+    def axes(name, column):
         cells, _ = sweeps.expand(read_sweep(name).axes)
         return {identity_of(cell.config)[column] for cell in cells}
 
@@ -149,7 +141,7 @@ VARYING: dict[str, list[Any]] = {
 
 @given(names=st.sets(st.sampled_from(sorted(VARYING)), max_size=3))
 @settings(deadline=None, max_examples=8)
-def test_no_two_cells_have_one_label(names: set[str]) -> None:
+def test_no_two_cells_have_one_label(names):
     axes = {"sampler": ["iid", "strat-ns"], "loss": ["sg", "hinge"], "encoder": ["cnn", "mf"]}
     cells, _ = sweeps.expand(axes | {name: VARYING[name] for name in names})
     assert len(set(sweeps.label_cells(cells).values())) == len(cells)

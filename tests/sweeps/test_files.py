@@ -1,10 +1,6 @@
 """Sweep files: what they may say, what flags replace, and the copy that a sweep leaves behind."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +12,7 @@ from ncfbench.sweeps.files import Sweep, read_sweep, write_sweep
 from ncfbench.sweeps.presets import preset_titles
 
 
-def test_a_file_with_overrides(tmp_path: Path) -> None:
+def test_a_file_with_overrides(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(
         'title = "Mine"\nbatch-size = 64\nsampler = ["iid", "ns"]\nseed = 3\nnoise = [1.0,'
@@ -63,7 +59,7 @@ def test_a_file_with_overrides(tmp_path: Path) -> None:
         ("title = 3", "title = 3: it must be a text"),
     ],
 )
-def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, message: str) -> None:
+def test_a_bad_file_is_named_with_its_key(tmp_path, text, message):
     file = tmp_path / "bad.toml"
     file.write_text(text)
     with pytest.raises(UsageError) as caught:
@@ -85,7 +81,7 @@ def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, message: st
         ({"source": "smoke", "flags": {"dataset": ","}}, "--dataset: dataset has no value"),
     ],
 )
-def test_bad_requests_are_refused(words: dict[str, Any], message: str) -> None:
+def test_bad_requests_are_refused(words, message):
     with pytest.raises(UsageError) as caught:
         read_sweep(**words)
     assert message in str(caught.value)
@@ -110,22 +106,20 @@ SWEEPS = st.builds(
 
 @given(sweep=SWEEPS)
 @settings(deadline=None, max_examples=50)
-def test_a_written_sweep_is_read_back_whole(
-    tmp_path_factory: pytest.TempPathFactory, sweep: Sweep
-) -> None:
+def test_a_written_sweep_is_read_back_whole(tmp_path_factory, sweep):
     path = write_sweep(sweep, tmp_path_factory.mktemp("runs"))
     assert dataclasses.replace(read_sweep(str(path)), name=sweep.name) == sweep
 
 
 @pytest.mark.parametrize("name", preset_titles())
-def test_a_presets_copy_has_its_cells(tmp_path: Path, name: str) -> None:
+def test_a_presets_copy_has_its_cells(tmp_path, name):
     wanted = read_sweep(name, seeds=2, assignments=["batch_size=128"])
     path = write_sweep(wanted, tmp_path)
     assert path == tmp_path / "sweeps" / f"{name}.toml"
     assert read_sweep(str(path)) == wanted
 
 
-def test_different_sweeps_of_one_name_have_own_files(tmp_path: Path) -> None:
+def test_different_sweeps_of_one_name_have_own_files(tmp_path):
     first, second = (read_sweep("smoke", seeds=count) for count in (1, 2))
     paths = [write_sweep(sweep, tmp_path) for sweep in (first, second, first, second)]
     assert paths[:2] == paths[2:]

@@ -1,18 +1,13 @@
 """Sweeps that are killed end as those that never were."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from processes import KILLED, compiled_once
 from swept import ARMS, SMALL, assert_same, records
-
-from ncfbench.data.store import Dataset
 
 SCRIPT = f"""{KILLED}
 from pathlib import Path
@@ -35,14 +30,12 @@ sys.exit(exit_code(cells))
 
 @pytest.mark.long
 @pytest.mark.parametrize("files", [[90], [7, 40, 150, 33, 101]])
-def test_a_killed_sweep_ends_the_same(
-    tiny: Dataset, data_dir: Path, tmp_path: Path, files: list[int]
-) -> None:
+def test_a_killed_sweep_ends_the_same(tiny, data_dir, tmp_path, files):
     """SIGKILL before files of these numbers take their names; then what is left is trained, and
     equals what was never killed.
     """
 
-    def train(folder: Path, file: int = 0) -> int:
+    def train(folder, file=0):
         words = [sys.executable, "-c", SCRIPT, str(data_dir), str(folder), str(file)]
         return subprocess.run(words, env=os.environ | compiled_once(), check=False).returncode
 

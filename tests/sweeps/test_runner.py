@@ -1,10 +1,6 @@
 """Training a sweep: which cell trains when, and what interruptions and failures leave behind."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,12 +10,10 @@ from swept import ARMS, Noted, assert_same, cells_of, interrupt, records, sweep
 from trained import figures
 
 from ncfbench.config import Locations
-from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.reporting import frames
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.runs import folder as runs
-from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import locks
 from ncfbench.sweeps.cells import Cell, exit_code, read_progress
 from ncfbench.timing.ledger import Ledger
@@ -28,9 +22,7 @@ from ncfbench.training.session import Session
 
 
 @pytest.fixture(scope="module")
-def trained(
-    tiny: Dataset, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Noted]:
+def trained(tiny, data_dir, tmp_path_factory):
     """Train two groups, never interrupted: ``cells_of()``, and one cell of another seed."""
     folder, noted = tmp_path_factory.mktemp("whole"), Noted()
     cells = [*cells_of(), *cells_of(["ns"], seed=1, epochs=1)]
@@ -39,27 +31,25 @@ def trained(
 
 
 @pytest.fixture(scope="module")
-def whole(trained: tuple[Path, Noted]) -> dict[str, RunRecord]:
+def whole(trained):
     """The runs of ``cells_of()`` by sampler, never interrupted."""
     return {sampler: run for (sampler, seed), run in records(trained[0]).items() if seed == 0}
 
 
-def test_a_group_takes_turns_epoch_by_epoch(trained: tuple[Path, Noted]) -> None:
+def test_a_group_takes_turns_epoch_by_epoch(trained):
     _, noted = trained
     turns = [(sampler, epoch) for epoch in (1, 2, 3) for sampler in ARMS]
     assert noted.epochs == [*turns, ("ns", 1)]
     assert noted.ends == [*((sampler, "done") for sampler in ARMS), ("ns", "done")]
 
 
-def test_a_cell_equals_its_run_alone(
-    tiny: Dataset, data_dir: Path, tmp_path: Path, whole: dict[str, RunRecord]
-) -> None:
+def test_a_cell_equals_its_run_alone(tiny, data_dir, tmp_path, whole):
     (config,) = cells_of(["strat-ns"])
     alone = training.run(config, Locations(data_dir, tmp_path))
     assert_same(whole[config.sampler], alone, tiny)
 
 
-def test_the_ledger_charges_a_runs_own_turns(whole: dict[str, RunRecord]) -> None:
+def test_the_ledger_charges_a_runs_own_turns(whole):
     for record in whole.values():
         main = {row["line"]: row["seconds"] for row in record.ledger if row["thread"] == "main"}
         assert sum(main.values()) == pytest.approx(record.summary["wall_seconds"])
@@ -67,7 +57,7 @@ def test_the_ledger_charges_a_runs_own_turns(whole: dict[str, RunRecord]) -> Non
         assert all(seconds >= 0 for seconds in main.values())
 
 
-def test_ledgers_in_turn_split_the_time() -> None:
+def test_ledgers_in_turn_split_the_time():
     now = [0.0]
     one, two = Ledger(lambda: now[0]), Ledger(lambda: now[0])
     for ledger, seconds in ((one, 1.0), (two, 10.0), (one, 2.0), (two, 20.0)):
@@ -81,18 +71,18 @@ def test_ledgers_in_turn_split_the_time() -> None:
         assert sum(two.seconds().values()) == 30
 
 
-def rows_of(runs_dir: Path) -> dict[str, dict[str, Any]]:
+def rows_of(runs_dir):
     (group,) = frames.group(list(records(runs_dir).values()))
     return {row["sampler"]: row for row in speedup_rows(group)}
 
 
-def are_interleaved(runs_dir: Path) -> list[bool]:
+def are_interleaved(runs_dir):
     rows = rows_of(runs_dir)
     return [rows[sampler]["interleaved"] for sampler in ("iid", "ns", "strat-ns", "neg")]
 
 
 @pytest.mark.long
-def test_only_runs_always_in_turn_are_marked(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
+def test_only_runs_always_in_turn_are_marked(tiny, data_dir, tmp_path):
     alone, always, once = (Locations(data_dir, tmp_path / name) for name in "abc")
     arms = cells_of(["iid", "ns", "strat-ns"], loss="sg")
     for each in arms[:2]:
@@ -110,7 +100,7 @@ def test_only_runs_always_in_turn_are_marked(tiny: Dataset, data_dir: Path, tmp_
 
 
 @pytest.mark.long
-def test_catch_up_epochs_count_for_no_time(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
+def test_catch_up_epochs_count_for_no_time(tiny, data_dir, tmp_path):
     locations = Locations(data_dir, tmp_path)
     second_end = -(-2 * tiny.graph.n_links // 64)
     with pytest.raises(KeyboardInterrupt):
@@ -123,7 +113,7 @@ def test_catch_up_epochs_count_for_no_time(tiny: Dataset, data_dir: Path, tmp_pa
     assert marked == {"ns": [False] * 12, "strat-ns": [True] * 8 + [False] * 4}
 
 
-def statuses(cells: Sequence[Cell], tiny: Dataset, runs_dir: Path) -> list[str]:
+def statuses(cells, tiny, runs_dir):
     """Return the cells' statuses by the folders alone."""
     found = [Cell(cell.config) for cell in cells]
     assert read_progress(found, runs_dir, {"tiny": tiny.fingerprint}) == []
@@ -137,14 +127,7 @@ def statuses(cells: Sequence[Cell], tiny: Dataset, runs_dir: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("sampler", "iteration"), [("ns", 20), ("neg", 1), ("strat-ns", 34), ("strat-ns", 51)]
 )
-def test_ctrl_c_saves_all_cells_to_resume(
-    tiny: Dataset,
-    data_dir: Path,
-    tmp_path: Path,
-    whole: dict[str, RunRecord],
-    sampler: str,
-    iteration: int,
-) -> None:
+def test_ctrl_c_saves_all_cells_to_resume(tiny, data_dir, tmp_path, whole, sampler, iteration):
     last = whole["ns"].summary["planned_iterations"]
     iteration = min(iteration, last)
     locations = Locations(data_dir, tmp_path)
@@ -171,18 +154,14 @@ def test_ctrl_c_saves_all_cells_to_resume(
     assert again.began_at.keys() == set(ARMS) - done, "finished cells are not opened again"
 
 
-def test_a_finished_sweep_is_not_repeated(
-    tiny: Dataset, data_dir: Path, trained: tuple[Path, Noted]
-) -> None:
+def test_a_finished_sweep_is_not_repeated(tiny, data_dir, trained):
     noted = Noted()
     assert exit_code(sweep(cells_of(), tiny, Locations(data_dir, trained[0]), noted)) == 0
     assert noted.began_at == {}
 
 
 @pytest.mark.long
-def test_a_diverged_cell_does_not_stop_others(
-    tiny: Dataset, data_dir: Path, tmp_path: Path
-) -> None:
+def test_a_diverged_cell_does_not_stop_others(tiny, data_dir, tmp_path):
     small: dict[str, Any] = {"loss": "mse", "epochs": 1}
     cells = [*cells_of(["ns"], learning_rate=1e30, **small), *cells_of(["ns"], **small)]
     locations = Locations(data_dir, tmp_path)
@@ -204,7 +183,7 @@ def test_a_diverged_cell_does_not_stop_others(
     assert "test_recall_at_50" not in rows["ns"]
 
 
-def test_a_diverged_seed_removes_its_arms_figures(tmp_path: Path) -> None:
+def test_a_diverged_seed_removes_its_arms_figures(tmp_path):
     for seed, status in enumerate(("diverged", "finished")):
         write_run(tmp_path, "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3], seed=seed)
         write_run(tmp_path, "ns", [9, 4, 2], 20, [0.1, 0.3, 0.4], seed=seed)
@@ -233,18 +212,12 @@ def test_a_diverged_seed_removes_its_arms_figures(tmp_path: Path) -> None:
     ],
 )
 def test_a_failed_cell_does_not_stop_others(
-    tiny: Dataset,
-    data_dir: Path,
-    tmp_path: Path,
-    whole: dict[str, RunRecord],
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    code: int,
-) -> None:
+    tiny, data_dir, tmp_path, whole, monkeypatch, error, code
+):
     locations, noted = Locations(data_dir, tmp_path), Noted()
     train_block = Session._train_block
 
-    def failing(run: Any) -> None:
+    def failing(run):
         if run.plan.config.sampler == "ns" and run.epoch == 1:
             raise error
         train_block(run)
@@ -261,9 +234,7 @@ def test_a_failed_cell_does_not_stop_others(
         assert_same(record, whole[name], tiny)
 
 
-def test_a_batch_larger_than_the_data_leaves_nothing(
-    tiny: Dataset, data_dir: Path, tmp_path: Path
-) -> None:
+def test_a_batch_larger_than_the_data_leaves_nothing(tiny, data_dir, tmp_path):
     done = sweep(cells_of(["ns"], batch_size=4096), tiny, Locations(data_dir, tmp_path))
     assert exit_code(done) == 2
     assert "larger than" in done[0].message
@@ -272,9 +243,7 @@ def test_a_batch_larger_than_the_data_leaves_nothing(
 
 @pytest.mark.long_cases("summary")
 @pytest.mark.parametrize("damaged", ["curve.parquet", "summary.parquet"])
-def test_damaged_folders_are_named_and_trained_again(
-    tiny: Dataset, data_dir: Path, tmp_path: Path, whole: dict[str, RunRecord], damaged: str
-) -> None:
+def test_damaged_folders_are_named_and_trained_again(tiny, data_dir, tmp_path, whole, damaged):
     for sampler in ("ns", "strat-ns"):
         shutil.copytree(whole[sampler].folder, tmp_path / whole[sampler].folder.name)
     broken = records(tmp_path)["ns", 0].folder
@@ -295,7 +264,7 @@ def test_damaged_folders_are_named_and_trained_again(
     assert figures(runs.read(done[0].folder or broken)) == figures(whole["ns"])
 
 
-def test_folders_of_other_processes_are_left(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
+def test_folders_of_other_processes_are_left(tiny, data_dir, tmp_path):
     """A sweep is refused where another one is at work; a cell fails that another one trains."""
     locations = Locations(data_dir, tmp_path)
     (config,) = cells_of(["ns"], encoder="mf", epochs=1)

@@ -1,21 +1,16 @@
 """``ncfbench sweep`` from the command line, and its progress."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import invoked
 import pytest
 from invoked import check
 from rich.console import Console
 from swept import Noted, cells_of, interrupt, records
-from typer.testing import Result
 
-from ncfbench.config import RunConfig
 from ncfbench.errors import DataError
 from ncfbench.storage import locks
 from ncfbench.sweeps import progress
@@ -33,7 +28,7 @@ SETTINGS = {
 }
 
 
-def invoke(data_dir: Path, runs_dir: Path, *words: str) -> Result:
+def invoke(data_dir, runs_dir, *words):
     """Run the sweep of :data:`SETTINGS`, but for those that the words give."""
     given = {word.partition("=")[0] for word in words}
     usual = [f"{name}={value}" for name, value in SETTINGS.items() if name not in given]
@@ -42,9 +37,7 @@ def invoke(data_dir: Path, runs_dir: Path, *words: str) -> Result:
     return invoked.invoke("sweep", *WORDS, *settings, *folders, *words)
 
 
-def test_cells_whose_batches_do_not_fit_the_data_are_left_out(
-    data_dir: Path, tmp_path: Path
-) -> None:
+def test_cells_whose_batches_do_not_fit_the_data_are_left_out(data_dir, tmp_path):
     """They would fail each by itself, and end a prediction."""
     size = ("--set", "batch_size=64,4096")
     planned = invoke(data_dir, tmp_path, *size, "--dry-run", "--json")
@@ -57,10 +50,8 @@ def test_cells_whose_batches_do_not_fit_the_data_are_left_out(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_data_without_a_negative_link_are_left_out(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def made(graph: Any, config: RunConfig, streams: Any) -> None:
+def test_data_without_a_negative_link_are_left_out(data_dir, tmp_path, monkeypatch):
+    def made(graph, config, streams):
         if config.sampler == "ns":
             raise DataError("No negative link exists.")
 
@@ -71,7 +62,7 @@ def test_data_without_a_negative_link_are_left_out(
     assert found == ["strat-ns"]
 
 
-def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> None:
+def test_a_sweep_trains_and_lists_its_cells(data_dir, tmp_path):
     trained = invoke(data_dir, tmp_path)
     check(trained, 0)
     for word in ("tiny bow hinge ns b=64 seed 0", "done", "2 of 2", "ncfbench report"):
@@ -109,7 +100,7 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> N
     assert json.loads(again.stdout)["file"] == str(file)
 
 
-def test_one_cell_trains_beside_the_others(data_dir: Path, tmp_path: Path) -> None:
+def test_one_cell_trains_beside_the_others(data_dir, tmp_path):
     """As tasks of a job array do, while another sweep holds the folder."""
     with locks.held(tmp_path, "running a sweep in"):
         check(invoke(data_dir, tmp_path), 2, "running a sweep in")
@@ -122,7 +113,7 @@ def test_one_cell_trains_beside_the_others(data_dir: Path, tmp_path: Path) -> No
         check(refused, 2, f"--cell {number}: the sweep has 2 cells, 0 to 1.")
 
 
-def test_a_diverged_cell_gives_exit_code_5(data_dir: Path, tmp_path: Path) -> None:
+def test_a_diverged_cell_gives_exit_code_5(data_dir, tmp_path):
     settings = ("encoder=mf", "loss=mse", "sampler=ns", "learning_rate=1e30,0.001")
     words = [word for text in settings for word in ("--set", text)]
     result = invoke(data_dir, tmp_path, *words, "--epochs", "1", "--json")
@@ -132,15 +123,13 @@ def test_a_diverged_cell_gives_exit_code_5(data_dir: Path, tmp_path: Path) -> No
     assert message in result.stderr
 
 
-def test_an_unprepared_data_set_is_refused_at_once(data_dir: Path, tmp_path: Path) -> None:
+def test_an_unprepared_data_set_is_refused_at_once(data_dir, tmp_path):
     result = invoke(data_dir, tmp_path, "--dataset", "tiny,nowhere")
     check(result, 3, "ncfbench prepare SOURCE --name nowhere")
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_ends_the_command_with_130(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_ends_the_command_with_130(data_dir, tmp_path, monkeypatch):
     noted = Noted("strat-ns", 10, interrupt)
     monkeypatch.setattr(progress, "SweepProgress", lambda _: noted)
     result = invoke(data_dir, tmp_path, "--quiet")
@@ -151,7 +140,7 @@ def test_ctrl_c_ends_the_command_with_130(
     assert {record.summary["status"] for record in records(tmp_path).values()} == {"interrupted"}
 
 
-def test_progress_shows_cells_and_messages() -> None:
+def test_progress_shows_cells_and_messages():
     out = io.StringIO()
     screen = Console(
         file=out,
@@ -194,7 +183,7 @@ def test_progress_shows_cells_and_messages() -> None:
 
 
 @pytest.mark.long
-def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) -> None:
+def test_simulated_devices_are_cells_and_marked(data_dir, tmp_path):
     """One device, and two: two runs, two comparisons.
 
     Everything that is printed says which devices are simulated.
@@ -209,7 +198,7 @@ def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) 
     losses = {row["config"]["devices"]: row["smallest_probe_loss"] for row in cells}
     assert losses[2] == pytest.approx(losses[1], rel=1e-4)
 
-    def report(*words: str) -> Result:
+    def report(*words):
         return invoked.invoke("report", "--runs-dir", tmp_path, *words)
 
     rows = json.loads(report("--format", "json").stdout)["speedup"]

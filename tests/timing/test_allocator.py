@@ -1,7 +1,5 @@
 """jemalloc, and the process that starts itself again with it."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -34,9 +32,7 @@ print(json.dumps([os.getpid(), sys.argv[1:], seen, allocator.describe()]))
         ({"MALLOC_CONF": "narenas:7"}, False),
     ],
 )
-def test_jemalloc_is_loaded_unless_the_user_chose(
-    monkeypatch: pytest.MonkeyPatch, set_: dict[str, str], is_loaded: bool
-) -> None:
+def test_jemalloc_is_loaded_unless_the_user_chose(monkeypatch, set_, is_loaded):
     started: list[Any] = []
     monkeypatch.setattr(os, "environ", set_)
     monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments[2]))
@@ -50,9 +46,7 @@ def test_jemalloc_is_loaded_unless_the_user_chose(
     assert not started
 
 
-def test_a_library_that_cannot_load_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_that_cannot_load_is_passed_over(tmp_path, monkeypatch):
     """The loader would print an error and go on without it. The environment's own goes first."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     path = tmp_path / "lib" / "libtest.so"
@@ -66,7 +60,7 @@ def test_a_library_that_cannot_load_is_passed_over(
 
 
 @pytest.mark.skipif(INSTALLED is None, reason="jemalloc is not installed")
-def test_it_is_loaded_by_one_restart(tmp_path: Path) -> None:
+def test_it_is_loaded_by_one_restart(tmp_path):
     """Same id and arguments, no message, and no variable is left."""
     script = tmp_path / "child.py"
     script.write_text(CHILD, encoding="utf-8")
@@ -86,7 +80,7 @@ def test_it_is_loaded_by_one_restart(tmp_path: Path) -> None:
     assert json.loads(output) == [process.pid, words, [None, None], "jemalloc"]
 
 
-def test_this_process_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_process_is_described(monkeypatch):
     monkeypatch.setattr(ctypes, "pythonapi", object())
     for library, name in (("glibc", "glibc"), ("", "system")):
         monkeypatch.setattr("platform.libc_ver", lambda library=library: (library, ""))

@@ -1,12 +1,9 @@
 """The cache of compiled programs: across processes, and beside users' own settings of JAX."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -29,7 +26,7 @@ print(*(counts.get(f"/jax/compilation_cache/cache_{kind}", 0) for kind in ("hits
 """
 
 
-def compile_something(cache: Path) -> tuple[str, int, int, str]:
+def compile_something(cache):
     """Folder, programs that were read from the cache, programs that were not, messages."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment = {**kept, "NCFBENCH_CACHE_DIR": str(cache)}
@@ -41,7 +38,7 @@ def compile_something(cache: Path) -> tuple[str, int, int, str]:
     return folder, hits, misses, done.stderr
 
 
-def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+def test_a_second_process_compiles_nothing(tmp_path):
     folder, hits, misses, said = compile_something(tmp_path)
     assert Path(folder).parent == tmp_path / "compiled"
     assert hits == 0
@@ -56,7 +53,7 @@ LEAST = "jax_persistent_cache_min_compile_time_secs"
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def cache(tmp_path, monkeypatch):
     """JAX as it starts, without a cache of compiled programs; restored afterwards."""
     before = {name: jax.config.values[name] for name in (FOLDER, ENABLED, LEAST)}
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
@@ -67,9 +64,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         jax.config.update(name, value)
 
 
-def test_the_users_own_settings_are_left_alone(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_users_own_settings_are_left_alone(cache, monkeypatch):
     """A cache that is switched off, a folder, and a shortest time; without them all is kept."""
     jax.config.update(ENABLED, False)
     assert keep_compiled(pytest.fail) is None
@@ -91,7 +86,7 @@ def test_the_users_own_settings_are_left_alone(
     assert jax.config.values[LEAST] == 0
 
 
-def test_a_folder_that_cannot_be_written_is_reported(cache: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(cache):
     cache.touch()
     said: list[str] = []
     assert keep_compiled(said.append) is None
@@ -101,7 +96,7 @@ def test_a_folder_that_cannot_be_written_is_reported(cache: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_run_with_the_cache_is_the_same_run(data_dir: Path, tmp_path: Path) -> None:
+def test_a_run_with_the_cache_is_the_same_run(data_dir, tmp_path):
     words = shlex.split("run --dataset tiny --sampler ns --batch-size 128 --epochs 1 --quiet")
     curves = []
     for number in range(2):

@@ -1,12 +1,8 @@
 """Other programs at work: counted, warned of, and recorded."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +19,7 @@ MEASURE = OtherPrograms.cores
 
 
 @pytest.fixture
-def busy() -> Iterator[None]:
+def busy():
     """A program that this process did not start: the shell between both has ended."""
     loop = "timeout --foreground 20 sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $!"
     shell = subprocess.Popen(["sh", "-c", loop], stdout=subprocess.PIPE, start_new_session=True)
@@ -35,12 +31,12 @@ def busy() -> Iterator[None]:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("busy")
-def test_a_busy_program_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_program_is_measured(monkeypatch):
     monkeypatch.setattr(contention, "LEAST_SECONDS", 2.0)
     assert MEASURE(OtherPrograms()) > 0.05
 
 
-def test_use_is_busy_seconds_less_own_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_use_is_busy_seconds_less_own_ones(monkeypatch):
     """On core 1 of two; 0.5 s are of this process, 0.25 of its child, 1 of one that has ended."""
     cores = [SimpleNamespace(user=90.0, system=9.0), SimpleNamespace(user=5.0, system=3.0)]
     child = SimpleNamespace(cpu_times=lambda: SimpleNamespace(user=0.25, system=0.0))
@@ -52,7 +48,7 @@ def test_use_is_busy_seconds_less_own_ones(monkeypatch: pytest.MonkeyPatch) -> N
     assert contention._busy_seconds() == 8 - 0.5 - 0.25 - 1
 
 
-def test_cores_are_seconds_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_are_seconds_over_time(monkeypatch):
     """1.5 s in 2 s; own programs that end may be counted once too often."""
     seconds = iter([10.0, 11.5, 11.0])
     monkeypatch.setattr(contention, "_busy_seconds", lambda: next(seconds))
@@ -61,7 +57,7 @@ def test_cores_are_seconds_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [MEASURE(others), MEASURE(others)] == [0.75, 0.0]
 
 
-def test_only_a_busy_machine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_busy_machine_is_said(monkeypatch):
     """Two cores: from 0.4 on."""
     monkeypatch.setattr(contention, "own_cores", lambda: [0, 1])
     said: list[str] = []
@@ -72,9 +68,7 @@ def test_only_a_busy_machine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert warning.startswith("Warning: other programs use 1.3 of 2 cores.")
 
 
-def test_a_run_warns_and_records(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_warns_and_records(data_dir, tmp_path, monkeypatch):
     """Before and after training; one that is finished already takes no times."""
     monkeypatch.setattr(OtherPrograms, "cores", lambda self: 64.0)
     said = Said()

@@ -1,7 +1,5 @@
 """The doctor: one warning for each thing that is wrong, and none where nothing is."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -38,7 +36,7 @@ FAULTS = [
 ]
 
 
-def test_a_healthy_machine_has_no_warning() -> None:
+def test_a_healthy_machine_has_no_warning():
     assert not list(doctor.warnings(HEALTHY))
     harmless = {"JAX_ENABLE_X64": "0", "JAX_DISABLE_JIT": "false", "NPROC": "4"}
     assert not list(doctor.warnings(HEALTHY | {"variables": harmless}))
@@ -48,18 +46,18 @@ def test_a_healthy_machine_has_no_warning() -> None:
 
 
 @pytest.mark.parametrize(("fault", "text"), FAULTS)
-def test_each_fault_gives_one_warning(fault: dict[str, Any], text: str) -> None:
+def test_each_fault_gives_one_warning(fault, text):
     (warning,) = doctor.warnings(HEALTHY | fault)
     assert text in warning
 
 
-def test_programs_at_work_go_before_the_load() -> None:
+def test_programs_at_work_go_before_the_load():
     loaded = HEALTHY | {"load_average": [3, 2, 1]}
     (warning,) = doctor.warnings(loaded, "2.0 of 4 cores: a program")
     assert "other programs use 2.0 of 4 cores: a program. Times will be too long" in warning
 
 
-def test_from_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_the_command_line(monkeypatch):
     monkeypatch.setattr(environment, "describe", lambda: HEALTHY)
     check(invoke("doctor"), 0, "No warnings.", "A processor")
     monkeypatch.setattr(
@@ -72,7 +70,7 @@ def test_from_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Error" not in bad.stderr
 
 
-def test_this_machine_is_described() -> None:
+def test_this_machine_is_described():
     found = environment.describe()
     assert set(HEALTHY) <= set(found)
     json.dumps(found)
@@ -86,7 +84,7 @@ def test_this_machine_is_described() -> None:
     assert environment.key(found | {"cores": 99}) != found["key"]
 
 
-def test_jemalloc_is_another_environment() -> None:
+def test_jemalloc_is_another_environment():
     """Those of the system have no part in a key."""
     keys = [environment.key(HEALTHY | {"allocator": name}) for name in ("glibc", "system")]
     assert keys[0] == keys[1] != environment.key(HEALTHY)

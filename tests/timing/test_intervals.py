@@ -1,7 +1,5 @@
 """Intervals by hand, by brute force and by simulation."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics
@@ -34,14 +32,14 @@ T_95 = {1: 6.3138, 2: 2.9200, 3: 2.3534}
 """The same, 95 % one-sided."""
 
 
-def test_students_t_is_that_of_the_tables() -> None:
+def test_students_t_is_that_of_the_tables():
     for degrees, value in T.items():
         assert t_quantile(degrees) == pytest.approx(value, rel=1e-8)
         assert family_quantile(degrees, 1) == pytest.approx(value, rel=1e-8)
         assert family_quantile(degrees, 3) == pytest.approx(t_quantile(degrees, 1 - 0.025 / 3))
 
 
-def test_mean_of_recalls_by_hand() -> None:
+def test_mean_of_recalls_by_hand():
     values = [0.40, 0.42, 0.47]
     found = mean(values)
     half = T[2] * statistics.stdev(values) / math.sqrt(3)
@@ -49,7 +47,7 @@ def test_mean_of_recalls_by_hand() -> None:
     assert (found.lower, found.upper) == (pytest.approx(0.43 - half), pytest.approx(0.43 + half))
 
 
-def test_one_seed_has_no_interval() -> None:
+def test_one_seed_has_no_interval():
     assert mean([0.4]) == Estimate(0.4, None, None, 1)
     assert geometric([8.0]) == Estimate(pytest.approx(8), None, None, 1)
     assert paired([1.0], [2.0]) is None
@@ -59,7 +57,7 @@ def test_one_seed_has_no_interval() -> None:
 @pytest.mark.parametrize(
     "ratios", [[10.0, 20.0], [10.0, 12.0, 15.0], [1.0, 2.0, 4.0, 3.0], [5.0, 5.5, 7.0, 4.0, 6.0]]
 )
-def test_the_bootstrap_is_every_resample_counted(ratios: list[float]) -> None:
+def test_the_bootstrap_is_every_resample_counted(ratios):
     n = len(ratios)
     logs = [math.log(ratio) for ratio in ratios]
     means = sorted(sum(choice) / n for choice in itertools.product(logs, repeat=n))
@@ -72,13 +70,13 @@ def test_the_bootstrap_is_every_resample_counted(ratios: list[float]) -> None:
     assert found.upper == pytest.approx(math.exp(centre + stretch * (high - centre)), rel=1e-7)
 
 
-def test_published_intervals_do_not_move() -> None:
+def test_published_intervals_do_not_move():
     """To the last bit, as they were when results were published."""
     found = geometric([3.81, 3.97, 4.12])
     assert (found.lower, found.upper) == (3.5624305365931024, 4.396284373310701)
 
 
-def test_drawn_resamples_agree_with_counted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawn_resamples_agree_with_counted_ones(monkeypatch):
     ratios = [5.0, 5.5, 7.0, 4.0, 6.0, 6.5, 5.2, 4.4]
     counted = geometric(ratios)
     monkeypatch.setattr(intervals, "EXACT_SEEDS", 1)
@@ -92,7 +90,7 @@ def test_drawn_resamples_agree_with_counted_ones(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, pytest.param(12, marks=pytest.mark.long)])
-def test_intervals_hold_the_truth_as_often_as_they_say(n: int) -> None:
+def test_intervals_hold_the_truth_as_often_as_they_say(n):
     """Ratios are log-normal; a plain bootstrap of three seeds would cover it 3 times in 4."""
     rng = np.random.default_rng(n)
     rounds = 1500
@@ -107,7 +105,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(n: int) -> None:
     assert 0.93 < hits[1] / rounds < 0.97
 
 
-def test_errors_of_independent_ratios_add_in_quadrature() -> None:
+def test_errors_of_independent_ratios_add_in_quadrature():
     first = Estimate(4.0, 4 / math.exp(0.3), 4 * math.exp(0.03), 3)
     second = Estimate(2.0, 2 / math.exp(0.4), 2 * math.exp(0.04), 1)
     found = product(first, second)
@@ -119,7 +117,7 @@ def test_errors_of_independent_ratios_add_in_quadrature() -> None:
     assert turned.lower == pytest.approx(2 / math.exp(math.hypot(0.3, 0.04)))
 
 
-def test_an_assumed_spread_by_hand() -> None:
+def test_an_assumed_spread_by_hand():
     """Two seeds with logarithms 0.1 apart beside 8 assumed ones, and the noise of two machines."""
     found = with_assumed_spread([0.5, 0.6], [0.03, 0.04], Spread(0.1, 8))
     variance = (8 * 2 * 0.01 + 0.005) / 9
@@ -130,7 +128,7 @@ def test_an_assumed_spread_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("deviation", "degrees"), [(0.25, 4), (0.1, 9)])
-def test_one_seed_of_each_is_alike_within_a_factor(deviation: float, degrees: int) -> None:
+def test_one_seed_of_each_is_alike_within_a_factor(deviation, degrees):
     """The interval of a larger ratio leaves out 1."""
     spread = Spread(deviation, degrees)
     assert spread.factor == pytest.approx(math.exp(T[degrees] * deviation * math.sqrt(2)))
@@ -140,7 +138,7 @@ def test_one_seed_of_each_is_alike_within_a_factor(deviation: float, degrees: in
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 5])
-def test_equal_arms_are_rarely_told_apart(seeds: int) -> None:
+def test_equal_arms_are_rarely_told_apart(seeds):
     """At the spreads of times to a recall on six data sets; with that of losses often."""
     generator, wrong = np.random.default_rng(seeds), {LOSS_SPREAD: 0, QUALITY_SPREAD: 0}
     deviations, draws = (0.10, 0.23, 0.27, 0.33, 0.27, 0.50), 300
@@ -154,7 +152,7 @@ def test_equal_arms_are_rarely_told_apart(seeds: int) -> None:
     assert share[LOSS_SPREAD] > 0.1
 
 
-def test_a_paired_difference_by_hand() -> None:
+def test_a_paired_difference_by_hand():
     found = paired([5.0, 7.0, 9.0], [4.0, 4.0, 7.0])
     assert (found.value, found.degrees) == (2, 2)
     assert found.error == pytest.approx(statistics.stdev([1, 3, 2]) / math.sqrt(3))
@@ -162,7 +160,7 @@ def test_a_paired_difference_by_hand() -> None:
 
 
 @pytest.mark.parametrize("degrees", sorted(T_95))
-def test_a_difference_is_real_beyond_students_t(degrees: int) -> None:
+def test_a_difference_is_real_beyond_students_t(degrees):
     assert Difference(T_95[degrees] + 0.001, 1.0, degrees).is_real()
     assert not Difference(T_95[degrees] - 0.001, 1.0, degrees).is_real()
     assert not Difference(T_95[degrees] + 0.001, 1.0, degrees).is_real(2)
@@ -172,11 +170,11 @@ def test_a_difference_is_real_beyond_students_t(degrees: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("disturbed", [0.0, 0.3])
-def test_ratios_of_medians_hold_19_times_in_20(disturbed: float) -> None:
+def test_ratios_of_medians_hold_19_times_in_20(disturbed):
     """Also where some blocks are slower than the others by a third, as on a shared machine."""
     rng = np.random.default_rng(0)
 
-    def blocks(count: int) -> np.ndarray:
+    def blocks(count):
         slower = rng.exponential(0.3, count) * (rng.random(count) < disturbed)
         return np.exp(rng.normal(size=count) * 0.05 + slower)
 
@@ -186,7 +184,7 @@ def test_ratios_of_medians_hold_19_times_in_20(disturbed: float) -> None:
     )
 
 
-def test_some_wild_rounds_hardly_move_a_ratio() -> None:
+def test_some_wild_rounds_hardly_move_a_ratio():
     baseline = [2.0, 2.1, 1.9, 2.0, 2.05, 1.95, 2.0, 2.02, 1.98, 2.0, 2.0]
     candidate = [1.0, 1.01, 0.99, 1.0, 1.0, 1.02, 0.98, 1.0, 9.0, 9.0, 9.0]
     middle, lower, upper = ratio_of_medians(baseline, candidate)
@@ -195,7 +193,7 @@ def test_some_wild_rounds_hardly_move_a_ratio() -> None:
     assert ratio_of_medians([2.0] * 11, [1.0] * 11) == (2, 2, 2)
 
 
-def test_a_jackknife_of_a_mean_is_its_standard_error() -> None:
+def test_a_jackknife_of_a_mean_is_its_standard_error():
     values = np.array([1.0, 4.0, 2.0, 7.0])
     without = (values.sum() - values) / 3
     assert jackknife_error(without) == pytest.approx(statistics.stdev(values) / 2)

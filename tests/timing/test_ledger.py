@@ -2,15 +2,10 @@
 real run.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +15,6 @@ from hypothesis import strategies as st
 from trained import skippable_clock
 
 from ncfbench.config import Locations, complete
-from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.recorder import Recorder
 from ncfbench.sampling.shared import NegativeSharingSampler
 from ncfbench.timing.ledger import LINES, Ledger
@@ -33,10 +27,10 @@ from ncfbench.training.step import Trainer
 class Clock:
     """Goes forward only when it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 100.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
@@ -51,12 +45,12 @@ Tree = st.recursive(
 
 @given(tree=Tree)
 @settings(max_examples=40, deadline=None)
-def test_lines_are_exclusive_and_add_up_to_the_wall_time(tree: Any) -> None:
+def test_lines_are_exclusive_and_add_up_to_the_wall_time(tree):
     """Also where an exception ends a line."""
     clock, expected = Clock(), dict.fromkeys(LINES, 0)
     ledger = Ledger(clock)
 
-    def walk(nodes: Any) -> None:
+    def walk(nodes):
         for line, seconds, inner in nodes:
             with suppress(KeyError), ledger.line(line):
                 clock.now += seconds
@@ -72,7 +66,7 @@ def test_lines_are_exclusive_and_add_up_to_the_wall_time(tree: Any) -> None:
     assert sum(ledger.seconds().values()) == clock.now - 100
 
 
-def test_compilation_is_moved_and_never_more_than_there_was() -> None:
+def test_compilation_is_moved_and_never_more_than_there_was():
     clock = Clock()
     ledger = Ledger(clock)
     with ledger.line("probe"):
@@ -90,7 +84,7 @@ def test_compilation_is_moved_and_never_more_than_there_was() -> None:
     assert (found["probe"], found["compile"]) == (1, 4)
 
 
-def test_compilation_inside_a_line_is_noticed() -> None:
+def test_compilation_inside_a_line_is_noticed():
     ledger = Ledger()
     with ledger.turn(), ledger.line("probe"):
         jax.jit(lambda x: jnp.sin(x) @ jnp.cos(x).T * 2.5)(jnp.ones((7, 5))).block_until_ready()
@@ -106,20 +100,20 @@ DELAY = 1000.0
 """Seconds planted in each batch or step, probe or evaluation, by the clock."""
 
 
-def train(data_dir: Path, runs_dir: Path, **more: Any) -> RunRecord:
+def train(data_dir, runs_dir, **more):
     return training.run(complete(SETTINGS | more), Locations(data_dir, runs_dir))
 
 
-def lines(record: RunRecord) -> dict[str, float]:
+def lines(record):
     return {row["line"]: row["seconds"] for row in record.ledger}
 
 
 @pytest.fixture(scope="module")
-def plain(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, float]:
+def plain(data_dir, tmp_path_factory):
     """A run as it is, and the seconds until its records were written."""
     config, read, ends = complete(SETTINGS), Recorder.read, []
 
-    def noted(recorder: Recorder) -> RunRecord | None:
+    def noted(recorder):
         ends.append(time.perf_counter())
         return read(recorder)
 
@@ -130,7 +124,7 @@ def plain(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run
     return record, ends[0] - begin
 
 
-def test_a_run_accounts_for_every_second(plain: tuple[RunRecord, float]) -> None:
+def test_a_run_accounts_for_every_second(plain):
     record, wall = plain
     main = [row["seconds"] for row in record.ledger if row["thread"] == "main"]
     assert math.fsum(main) == pytest.approx(record.summary["wall_seconds"])
@@ -142,25 +136,25 @@ def test_a_run_accounts_for_every_second(plain: tuple[RunRecord, float]) -> None
         assert lines(record)[line] > 0, line
 
 
-def slow(patch: pytest.MonkeyPatch, skip: Callable[[float], None], owner: Any, name: str) -> None:
+def slow(patch, skip, owner, name):
     """Plant a delay in a method."""
     method = getattr(owner, name)
 
-    def slowed(self: Any, *arguments: Any) -> Any:
+    def slowed(self, *arguments):
         skip(DELAY)
         return method(self, *arguments)
 
     patch.setattr(owner, name, slowed)
 
 
-def slow_step(patch: pytest.MonkeyPatch, skip: Callable[[float], None]) -> None:
+def slow_step(patch, skip):
     create = Trainer.create.__func__
 
-    def create_slow(cls: Any, *arguments: Any) -> Any:
+    def create_slow(cls, *arguments):
         trainer, state = create(cls, *arguments)
         step = trainer.step
 
-        def slowed(*arguments: Any) -> Any:
+        def slowed(*arguments):
             skip(DELAY)
             return step(*arguments)
 
@@ -172,13 +166,7 @@ def slow_step(patch: pytest.MonkeyPatch, skip: Callable[[float], None]) -> None:
 
 @pytest.mark.long_cases("off")
 @pytest.mark.parametrize("where", ["sampler", "step", "off the clock"])
-def test_a_planted_delay_moves_exactly_its_lines(
-    data_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    plain: tuple[RunRecord, float],
-    where: str,
-) -> None:
+def test_a_planted_delay_moves_exactly_its_lines(data_dir, tmp_path, monkeypatch, plain, where):
     """In the sampler it shows as waiting and in full only; in the step in both accounts; in probe
     and evaluation in neither.
     """

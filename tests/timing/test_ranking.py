@@ -1,7 +1,5 @@
 """Ties by hand, and how often the truly best arm is among them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -9,11 +7,11 @@ from ncfbench.timing.intervals import Difference
 from ncfbench.timing.ranking import NEAR, ONE_SEED_FACTOR, most_wins, rank, soonest, tied_ratios
 
 
-def seeds(*values: float) -> dict[int, float]:
+def seeds(*values):
     return dict(enumerate(values))
 
 
-def test_what_seeds_share_cancels() -> None:
+def test_what_seeds_share_cancels():
     """b is below a by 0.1 in every seed, though seeds differ by far more."""
     found = tied_ratios({"b": seeds(0.9, 4.9, 2.9), "a": seeds(1.0, 5.0, 3.0)})
     assert found == ("a", {"a"}, set())
@@ -21,7 +19,7 @@ def test_what_seeds_share_cancels() -> None:
     assert shuffled == ("a", {"a", "b"}, set())
 
 
-def test_one_seed_ties_what_is_near() -> None:
+def test_one_seed_ties_what_is_near():
     """It tells nothing else; the mean is that of each arm's own seeds."""
     near = 1.0 - np.log(ONE_SEED_FACTOR)
     found = tied_ratios({"a": seeds(1.0), "b": seeds(near - 0.01), "c": {7: near + 0.01, 8: 0.9}})
@@ -33,7 +31,7 @@ def test_one_seed_ties_what_is_near() -> None:
     assert sooner == ("b", {"b", "a"}, {"a"}), "on the seed that both have a is sooner"
 
 
-def test_more_rivals_need_clearer_differences() -> None:
+def test_more_rivals_need_clearer_differences():
     apart = Difference(3.5, 1.0, 4)
     two = rank({"a": 2.0, "b": 1.0}, lambda one, other: apart)
     many = rank(dict(zip("abcdefgh", range(8), strict=True)), lambda one, other: apart)
@@ -44,13 +42,13 @@ def test_more_rivals_need_clearer_differences() -> None:
         assert len(three.tied) == n_tied
 
 
-def test_the_soonest_of_the_near_is_chosen() -> None:
+def test_the_soonest_of_the_near_is_chosen():
     tops = {"best": 2.0, "near": 2.0 * NEAR, "far": 1.96}
     assert soonest(tops, {"best": 9.0, "near": 8.0, "far": 1.0}) == "near"
     assert soonest(tops, {"best": 8.0, "near": 8.0, "far": 1.0}) == "best"
 
 
-def test_most_wins_by_hand() -> None:
+def test_most_wins_by_hand():
     """b is ahead of a and c; a and c, which nothing tells apart, follow by their levels."""
     leads = {("b", "a"): 1.0, ("b", "c"): 2.0, ("a", "b"): -1.0, ("c", "b"): 0.0}
     levels = {"a": 3.0, "b": 9.0, "c": 2.0}
@@ -64,9 +62,7 @@ def test_most_wins_by_hand() -> None:
 @pytest.mark.parametrize("n_seeds", [2, 3, 5])
 @pytest.mark.parametrize("spread", [(1.0,) * 5, (3.0, 0.3, 0.3, 1.0, 1.0)])
 @pytest.mark.parametrize("gaps", [(0.0,) * 5, (0.0, -0.05, -0.1, -1.0, -3.0)])
-def test_the_best_arm_is_among_the_tied(
-    n_seeds: int, spread: tuple[float, ...], gaps: tuple[float, ...]
-) -> None:
+def test_the_best_arm_is_among_the_tied(n_seeds, spread, gaps):
     """Five arms with noise of the seed and of their own. The truly best is arm 0; the largest of
     the means often is another.
     """
@@ -85,7 +81,7 @@ def test_the_best_arm_is_among_the_tied(
     assert alone / rounds > 0.2
 
 
-def test_a_clear_winner_is_seen() -> None:
+def test_a_clear_winner_is_seen():
     """Five seeds, arms apart by three times their noise."""
     rng = np.random.default_rng(0)
     certain = 0

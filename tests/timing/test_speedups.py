@@ -1,10 +1,7 @@
 """Figures of merit from literal curves: no clock is involved."""
 
-from __future__ import annotations
-
 import math
 import statistics
-from typing import Any
 
 import pytest
 
@@ -26,17 +23,17 @@ from ncfbench.timing.speedups import (
     ("reference", "expected"),
     [(9.0, 5.0), (8.0, 10.0), (5.0, 25.0), (10.0, 0.0), (11.0, 0.0), (4.0, 30.0), (3.9, None)],
 )
-def test_iterations_to_is_linear_between_probes(reference: float, expected: float | None) -> None:
+def test_iterations_to_is_linear_between_probes(reference, expected):
     assert iterations_to(reference, [0, 10, 20, 30], [10.0, 8.0, 6.0, 4.0]) == (
         None if expected is None else pytest.approx(expected)
     )
 
 
-def test_the_first_crossing_counts() -> None:
+def test_the_first_crossing_counts():
     assert iterations_to(5, [0, 10, 20, 30], [10.0, 4.0, 7.0, 1.0]) == pytest.approx(10 * 5 / 6)
 
 
-def sample(kind: str, seconds: float, iterations: int, **more: Any) -> dict[str, Any]:
+def sample(kind, seconds, iterations, **more):
     return {
         "kind": kind,
         "seconds": seconds,
@@ -46,7 +43,7 @@ def sample(kind: str, seconds: float, iterations: int, **more: Any) -> dict[str,
     } | more
 
 
-def test_seconds_per_iteration_is_a_median_of_whole_blocks() -> None:
+def test_seconds_per_iteration_is_a_median_of_whole_blocks():
     samples = [
         sample("full", 2.0, 10),
         sample("full", 9.0, 30),
@@ -59,7 +56,7 @@ def test_seconds_per_iteration_is_a_median_of_whole_blocks() -> None:
     assert seconds_per_iteration(samples, "probe") is None
 
 
-def test_weighted_mean_weighs_by_iterations() -> None:
+def test_weighted_mean_weighs_by_iterations():
     samples = [
         sample("full", 1, 10, item_slots=100.0),
         sample("full", 1, 30, item_slots=200.0),
@@ -69,7 +66,7 @@ def test_weighted_mean_weighs_by_iterations() -> None:
     assert weighted_mean(samples, "item_slots") == pytest.approx(175)
 
 
-def test_spread_is_the_interquartile_range() -> None:
+def test_spread_is_the_interquartile_range():
     seconds = [1.0, 1.1, 1.3, 0.9, 1.2, 9.0]
     rows = [sample("full", value * 10, 10) for value in seconds]
     low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
@@ -83,15 +80,15 @@ def test_spread_is_the_interquartile_range() -> None:
     assert spread(rows, "step") is None
 
 
-def arm(losses: list[float], seconds: float) -> Arm:
+def arm(losses, seconds):
     return Arm([100 * index for index in range(len(losses))], losses, seconds)
 
 
-def over_seeds(pairs: list[tuple[Arm, Arm]]) -> AtTarget:
+def over_seeds(pairs):
     return speedup_at([min(base.losses) for _, base in pairs], pairs)
 
 
-def test_reference_and_total_are_made_within_a_seed() -> None:
+def test_reference_and_total_are_made_within_a_seed():
     pairs = [
         (arm([9, 4, 2], 0.02), arm([9, 5, 3], 0.2)),
         (arm([8, 2, 1], 0.05), arm([8, 4, 2], 0.1)),
@@ -106,7 +103,7 @@ def test_reference_and_total_are_made_within_a_seed() -> None:
     )
 
 
-def test_pairing_keeps_the_correlation() -> None:
+def test_pairing_keeps_the_correlation():
     """Where what a seed loses per iteration it wins in iterations, the total does not vary, and its
     interval says so.
     """
@@ -127,7 +124,7 @@ def test_pairing_keeps_the_correlation() -> None:
     assert alone.upper > 2 * alone.value
 
 
-def test_a_censored_arm_bounds_the_ratio_from_above() -> None:
+def test_a_censored_arm_bounds_the_ratio_from_above():
     base = arm([9, 5, 3], 0.2)
     at = over_seeds([(arm([9, 4, 2], 0.02), base), (arm([9, 8, 7], 0.02), base)])
     assert (at.seeds, at.reached, at.baseline_reached) == (2, 1, 2)
@@ -137,7 +134,7 @@ def test_a_censored_arm_bounds_the_ratio_from_above() -> None:
     assert at.iterations_at_least is None
 
 
-def test_a_censored_baseline_bounds_it_from_below() -> None:
+def test_a_censored_baseline_bounds_it_from_below():
     fast, slow = arm([9, 4, 2], 0.02), arm([9, 5, 3], 0.2)
     at = speedup_at([2.5], [(fast, slow)])
     assert (at.reached, at.baseline_reached) == (1, 0)
@@ -151,7 +148,7 @@ def test_a_censored_baseline_bounds_it_from_below() -> None:
         assert speedup_at([5.0], [pair]) == AtTarget(1, 1, 1), "one had it from the start"
 
 
-def evaluated(recalls: list[float], seconds: float) -> Arm:
+def evaluated(recalls, seconds):
     """Recall after each epoch of 100 iterations, as a measure that falls; nothing at iteration
     0.
     """
@@ -162,7 +159,7 @@ def evaluated(recalls: list[float], seconds: float) -> Arm:
     )
 
 
-def test_what_was_passed_at_the_first_look_is_a_bound() -> None:
+def test_what_was_passed_at_the_first_look_is_a_bound():
     """Recall 0.2: the arm has it at its first evaluation, perhaps long before; the baseline comes
     to it at its fourth.
     """
@@ -182,7 +179,7 @@ def test_what_was_passed_at_the_first_look_is_a_bound() -> None:
     assert later.iterations.value == pytest.approx(200 / 150)
 
 
-def test_bounds_combine_only_on_one_side() -> None:
+def test_bounds_combine_only_on_one_side():
     early, base = evaluated([0.35, 0.4], 0.1), evaluated([0.1, 0.15, 0.2, 0.3], 0.1)
     never = evaluated([0.05, 0.1, 0.15], 0.1)
     # The arm by its first look, the baseline after its last: both make the true ratio larger.
@@ -199,7 +196,7 @@ def test_bounds_combine_only_on_one_side() -> None:
     assert mixed == AtTarget(2, 1, 2), "one from below, one from above"
 
 
-def test_levels_lie_where_the_curves_do() -> None:
+def test_levels_lie_where_the_curves_do():
     found = levels([arm([100, 9, 5, 6, 3], 1), arm([90, 8, 2], 1)])
     assert found[0] == 9
     assert found[-1] == 2

@@ -1,13 +1,10 @@
 """Checkpoints: whole or absent, also on full disks and after damage."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
 import weakref
 from pathlib import Path
-from typing import IO, Any
 
 import jax
 import jax.numpy as jnp
@@ -21,18 +18,18 @@ from ncfbench.training.state import TrainState
 PROGRESS = {"item_slots": 64, "pending_losses": [0.5]}
 
 
-def state(iteration: int) -> TrainState:
+def state(iteration):
     table = jnp.arange(6.0).reshape(3, 2) + iteration
     parameters, moments = {"users": {"embedding": table}}, ({"mu": -table},)
     return TrainState(parameters, moments, jnp.uint32(iteration), {})
 
 
-def save(checkpoints: Checkpoints, *iterations: int) -> None:
+def save(checkpoints, *iterations):
     for iteration in iterations:
         checkpoints.save(state(iteration), PROGRESS)
 
 
-def test_the_newest_state_comes_back(tmp_path: Path) -> None:
+def test_the_newest_state_comes_back(tmp_path):
     checkpoints = Checkpoints(tmp_path / "runs [old] *{x}")
     assert checkpoints.restore(state(0)) is None
     save(checkpoints, 10, 20, 30)
@@ -45,7 +42,7 @@ def test_the_newest_state_comes_back(tmp_path: Path) -> None:
         assert np.array_equal(leaf, wanted)
 
 
-def test_types_of_16_bits_come_back(tmp_path: Path) -> None:
+def test_types_of_16_bits_come_back(tmp_path):
     half = state(3)._replace(parameters=jnp.arange(5, dtype=jnp.bfloat16))
     Checkpoints(tmp_path).save(half, PROGRESS)
     found = Checkpoints(tmp_path).restore(half)
@@ -55,7 +52,7 @@ def test_types_of_16_bits_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("best", [20, 10])
-def test_the_reported_parameters_come_back(tmp_path: Path, best: int) -> None:
+def test_the_reported_parameters_come_back(tmp_path, best):
     """Those of the state are written once."""
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(state(20), PROGRESS, Best(best, jax.device_get(state(best).parameters)))
@@ -69,11 +66,11 @@ def test_the_reported_parameters_come_back(tmp_path: Path, best: int) -> None:
         assert any(name.startswith("best") for name in file) == (best == 10)
 
 
-def files(folder: Path) -> dict[str, bytes]:
+def files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_torn_files_are_skipped_and_kept(tmp_path: Path) -> None:
+def test_torn_files_are_skipped_and_kept(tmp_path):
     """Cut at any length, or with any byte changed: the older one is read, and nothing deleted."""
     said: list[str] = []
     checkpoints = Checkpoints(tmp_path, said.append)
@@ -95,7 +92,7 @@ def test_torn_files_are_skipped_and_kept(tmp_path: Path) -> None:
     assert checkpoints.iterations() == [20, 30]
 
 
-def test_a_save_replaces_torn_files(tmp_path: Path) -> None:
+def test_a_save_replaces_torn_files(tmp_path):
     """Of the iteration saved, and of earlier and later ones: two whole ones stay."""
     checkpoints = Checkpoints(tmp_path)
     save(checkpoints, 10, 20)
@@ -112,15 +109,13 @@ def test_a_save_replaces_torn_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.EMFILE])
 @pytest.mark.parametrize("where", ["open", "read", "list"])
-def test_a_refusal_of_the_system_is_no_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, where: str
-) -> None:
+def test_a_refusal_of_the_system_is_no_damage(tmp_path, monkeypatch, number, where):
     """It is an error, and neither skips nor deletes a checkpoint."""
     checkpoints = Checkpoints(tmp_path)
     save(checkpoints, 20, 30)
     before = files(tmp_path)
 
-    def refuse(*args: Any, **more: Any) -> Any:
+    def refuse(*args, **more):
         raise OSError(number, os.strerror(number))
 
     owner, name = {"open": (Path, "open"), "read": (np, "load"), "list": (Path, "iterdir")}[where]
@@ -158,12 +153,10 @@ A, B = (jnp.full((2, 2), value) for value in (1.0, 2.0))
         pytest.param({"a": A, "b": {"b": B}}, "it has no .parameters['b']['b'];", id="moved"),
     ],
 )
-def test_a_checkpoint_of_another_model_is_refused(
-    tmp_path: Path, now: dict[str, Any], difference: str
-) -> None:
+def test_a_checkpoint_of_another_model_is_refused(tmp_path, now, difference):
     """With what differs; nothing is deleted, and an older one is not taken in its place."""
 
-    def of(parameters: Any) -> TrainState:
+    def of(parameters):
         return TrainState(parameters, parameters, jnp.uint32(7), {})
 
     checkpoints = Checkpoints(tmp_path)
@@ -175,7 +168,7 @@ def test_a_checkpoint_of_another_model_is_refused(
     assert files(tmp_path) == before
 
 
-def test_twins_are_told_by_name(tmp_path: Path) -> None:
+def test_twins_are_told_by_name(tmp_path):
     """However the tree orders them."""
     twins = TrainState({"b": B, "a": A}, (), jnp.uint32(1), {})
     Checkpoints(tmp_path).save(twins, {})
@@ -187,13 +180,13 @@ def test_twins_are_told_by_name(tmp_path: Path) -> None:
     )
 
 
-def test_arrays_are_read_one_by_one(tmp_path: Path) -> None:
+def test_arrays_are_read_one_by_one(tmp_path):
     """Memory never holds more than the state and one array read."""
     many = TrainState([jnp.full(1000, at) for at in range(50)], (), jnp.uint32(1), {})
     Checkpoints(tmp_path).save(many, {})
     held: list[weakref.ref[np.ndarray]] = []
 
-    def put(array: np.ndarray) -> jax.Array:
+    def put(array):
         assert not any(earlier() is not None for earlier in held)
         held.append(weakref.ref(array))
         return jnp.array(array)
@@ -202,13 +195,11 @@ def test_arrays_are_read_one_by_one(tmp_path: Path) -> None:
     assert len(held) == 51
 
 
-def test_a_full_disk_keeps_older_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_keeps_older_checkpoints(tmp_path, monkeypatch):
     checkpoints = Checkpoints(tmp_path)
     save(checkpoints, 20)
 
-    def fail(file: IO[bytes], **arrays: Any) -> None:
+    def fail(file, **arrays):
         file.write(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

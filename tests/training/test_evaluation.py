@@ -1,7 +1,5 @@
 """Ranks against brute force: ties, scores that are no numbers, and any size of blocks."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -13,12 +11,11 @@ from hypothesis import strategies as st
 from trial import Trial
 
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.store import Dataset
 from ncfbench.training import recall as recall_module
 from ncfbench.training.recall import RecallEvaluator, link_ranks
 
 
-def rank_by_hand(scores: list[float], own: int, is_known: list[bool]) -> tuple[int, int]:
+def rank_by_hand(scores, own, is_known):
     """How many other items are above one, and how many are tied with it."""
     others = [score for item, score in enumerate(scores) if item != own and not is_known[item]]
     above = sum(not score <= scores[own] for score in others)
@@ -39,9 +36,7 @@ BLOCKS = [
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(BLOCKS), st.booleans())
 @settings(max_examples=70, deadline=None)
-def test_blocks_change_no_rank(
-    seed: int, sizes: tuple[int, int, int, int], leaves_out: bool
-) -> None:
+def test_blocks_change_no_rank(seed, sizes, leaves_out):
     """Few different scores, so that most are equal to others; some are no numbers. Items that a
     user knows are left out, where there are any.
     """
@@ -72,9 +67,7 @@ def test_blocks_change_no_rank(
 
 
 @pytest.mark.parametrize("users_a_block", [1, 3, 20])
-def test_equal_items_tie_to_the_last_bit(
-    monkeypatch: pytest.MonkeyPatch, users_a_block: int
-) -> None:
+def test_equal_items_tie_to_the_last_bit(monkeypatch, users_a_block):
     """Vectors that do not multiply exactly, each four times, far apart."""
     monkeypatch.setattr(recall_module, "BLOCK_USERS", users_a_block)
     rng = np.random.default_rng(0)
@@ -92,9 +85,7 @@ def test_equal_items_tie_to_the_last_bit(
     assert (found.equal == 3).all()
 
 
-def test_the_evaluator_ranks_alike_in_blocks(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_evaluator_ranks_alike_in_blocks(tiny, monkeypatch):
     trial = Trial(tiny, {"dimension": 6})
     evaluator = RecallEvaluator(tiny, "test", trial.embedder)
     whole = evaluator.ranks(trial.parameters)
@@ -125,7 +116,7 @@ print(json.dumps([*lists, peak() - before]))
 
 
 @pytest.mark.long
-def test_a_million_items_in_bounded_memory() -> None:
+def test_a_million_items_in_bounded_memory():
     """1,000 items of each score; 300 million scores would take 1.2 GB, and are never there at
     once.
     """

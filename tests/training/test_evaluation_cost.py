@@ -1,21 +1,14 @@
 """Vectors by length, and how long they take."""
 
-from __future__ import annotations
-
 import numpy as np
-import pytest
 from processes import SMALL
 from trial import Trial
 
-from ncfbench.data.store import Dataset
 from ncfbench.models import blocks
-from ncfbench.models.towers import DeviceContent
 from ncfbench.training.inference import Embedder
 
 
-def test_items_by_length_have_the_same_vectors(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_items_by_length_have_the_same_vectors(tiny, monkeypatch):
     """In any order, some twice; in blocks of at most 30 word slots, with little padding."""
     monkeypatch.setattr(blocks, "SORTED_WORDS", 30)
     trial = Trial(tiny, SMALL | {"encoder": "bow", "sampler": "ns"})
@@ -26,7 +19,7 @@ def test_items_by_length_have_the_same_vectors(
     embedder.watch = lambda done, total: seen.append((done, total))
     compute = embedder._items
 
-    def noted(parameters: object, block: np.ndarray, content: DeviceContent) -> object:
+    def noted(parameters, block, content):
         shapes.append((len(block), content.tokens.shape[1]))
         return compute(parameters, block, content)
 

@@ -1,20 +1,16 @@
 """Where the training loop gets its batches: from a thread that builds ahead, or on demand."""
 
-from __future__ import annotations
-
 import itertools
 import threading
-from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import closing
-from typing import Any
 
 import pytest
 
 from ncfbench.training.feed import Feed
 
 
-def counting(log: list[int], go: threading.Event) -> Iterator[Any]:
+def counting(log, go):
     """Yield the numbers from 0 on; what follows the fifth waits."""
     for number in itertools.count():
         if number == 5:
@@ -23,7 +19,7 @@ def counting(log: list[int], go: threading.Event) -> Iterator[Any]:
         yield number
 
 
-def test_the_order_is_kept_and_a_pause_stops_building(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_is_kept_and_a_pause_stops_building(monkeypatch):
     log, go = list[int](), threading.Event()
     monkeypatch.setattr("ncfbench.training.feed.wait", lambda ready: (go.set(), wait(ready)))
     with closing(Feed(counting(log, go), lambda item: item, depth=3)) as feed:
@@ -41,8 +37,8 @@ def test_the_order_is_kept_and_a_pause_stops_building(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("depth", [0, 8])
-def test_an_error_of_a_batch_is_raised_by_get(depth: int) -> None:
-    def broken() -> Iterator[Any]:
+def test_an_error_of_a_batch_is_raised_by_get(depth):
+    def broken():
         yield 1
         raise ValueError("planted")
 
@@ -53,14 +49,12 @@ def test_an_error_of_a_batch_is_raised_by_get(depth: int) -> None:
             feed.get()
 
 
-def test_a_direct_feed_builds_what_is_asked_for_and_times_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_direct_feed_builds_what_is_asked_for_and_times_it(monkeypatch):
     """A batch takes 1 s to build and 10 s to move."""
     log, moved = list[int](), list[int]()
     monkeypatch.setattr("time.perf_counter", lambda: len(log) + 10 * len(moved))
 
-    def move(item: Any) -> Any:
+    def move(item):
         moved.append(item)
         return -item
 

@@ -1,10 +1,6 @@
 """Held-out links: ranks among all items that a user has no training link with."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +16,6 @@ from ncfbench.advice.pipeline import require_recall
 from ncfbench.advice.question import Question
 from ncfbench.config import Locations, complete
 from ncfbench.data.options import HOLD_OUTS
-from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.floors.task import HeldOut, Task
 from ncfbench.runs.ranks import Ranks
@@ -37,14 +32,7 @@ SIZES = {"batch_size": 64, "epochs": 1, "dimension": 8, "word_dimension": 8, "fi
     ("kind", "changed"),
     [("links", {"encoder": "mf"}), ("links", {"coupling": "regularised"}), ("items", {})],
 )
-def test_the_evaluator_ranks_by_brute_force(
-    linked: Dataset,
-    tiny: Dataset,
-    monkeypatch: pytest.MonkeyPatch,
-    split: Any,
-    kind: str,
-    changed: dict[str, str],
-) -> None:
+def test_the_evaluator_ranks_by_brute_force(linked, tiny, monkeypatch, split, kind, changed):
     """Of held-out links all items but the user's: new ones by g, known ones by the vector that
     training scores, in one ranking. Of held-out items those of the split. In blocks that are partly
     padding.
@@ -83,7 +71,7 @@ def test_the_evaluator_ranks_by_brute_force(
     assert (figures["recall_at_50_known_items"] is not None) == (kind == "links")
 
 
-def test_all_rooms_count_the_same_items(linked: Dataset, tiny: Dataset) -> None:
+def test_all_rooms_count_the_same_items(linked, tiny):
     """Chance of the race is that of the evaluation; mf is refused where items are held out only."""
     for dataset in (linked, tiny):
         evaluator = RecallEvaluator(dataset, "test", Trial(dataset, {"dimension": 6}).embedder)
@@ -94,7 +82,7 @@ def test_all_rooms_count_the_same_items(linked: Dataset, tiny: Dataset) -> None:
         require_recall(Question({"encoder": "mf"}), tiny)
 
 
-def test_floors_and_models_have_one_figure_of_one_score(linked: Dataset, tiny: Dataset) -> None:
+def test_floors_and_models_have_one_figure_of_one_score(linked, tiny):
     """Users' and items' vectors of whole numbers, with many ties and a user of no vector."""
     rng = np.random.default_rng(2)
     f = rng.integers(-1, 2, (linked.n_users, 3)).astype(np.float32)
@@ -117,9 +105,7 @@ def test_floors_and_models_have_one_figure_of_one_score(linked: Dataset, tiny: D
         np.testing.assert_array_equal(model.item_shares, floor.item_shares)
 
 
-def test_recommended_items_are_not_those_of_training(
-    linked_dir: Path, linked: Dataset, tmp_path: Path
-) -> None:
+def test_recommended_items_are_not_those_of_training(linked_dir, linked, tmp_path):
     """More items than a user may get: each gets all others, once."""
     config = complete({"dataset": "tiny", "encoder": "mf", **SIZES})
     record = training.run(config, Locations(linked_dir, tmp_path))
@@ -150,7 +136,7 @@ WORDS_OF_ITEMS = r"(test|validation|held-out|cold) items"
 
 @pytest.mark.long_cases(r"(items|last|time)$")
 @pytest.mark.parametrize("kind", HOLD_OUTS)
-def test_every_hold_out_trains_and_is_reported(tmp_path: Path, kind: str) -> None:
+def test_every_hold_out_trains_and_is_reported(tmp_path, kind):
     links = as_csv(tmp_path / "r.csv", ROWS)
     items = as_csv(
         tmp_path / "m.csv", [{"item": item, "title": f"w{item % 7} v{item}"} for item in range(60)]

@@ -1,22 +1,16 @@
 """The timed loop: what is off the clock, and stops lose no batch."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import jax
 import pytest
 from trial import Trial
 
-from ncfbench.data.store import Dataset
 from ncfbench.errors import CheckFailedError
 from ncfbench.models.towers import DeviceContent
-from ncfbench.timing.clock import Sample
 from ncfbench.training import loop as timed
 from ncfbench.training.loop import IN_FLIGHT, TimedLoop
 
 
-def loop_for(dataset: Dataset, *, slots: int = 110, **settings: Any) -> TimedLoop:
+def loop_for(dataset, *, slots=110, **settings):
     """A loop of free vectors, which compile soonest."""
     small = {"batch_size": 64, "dimension": 8, "filters": 8, "word_dimension": 8, "negatives": 2}
     usual = {"encoder": "mf", "sampler": "ns"}
@@ -24,18 +18,16 @@ def loop_for(dataset: Dataset, *, slots: int = 110, **settings: Any) -> TimedLoo
     return TimedLoop(trial.trainer, trial.state, trial.content, trial.sampler, slots)
 
 
-def by_kind(loop: TimedLoop, kind: str) -> list[Sample]:
+def by_kind(loop, kind):
     return [sample for sample in loop.samples if sample.kind == kind]
 
 
-def only_compiling_takes_time(loop: TimedLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+def only_compiling_takes_time(loop, monkeypatch):
     """A clock that each compilation moves on by a second, and nothing else."""
     monkeypatch.setattr("time.perf_counter_ns", lambda: loop.trainer.traces * 10**9)
 
 
-def test_growth_is_compiled_off_the_clock(
-    growing: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_growth_is_compiled_off_the_clock(growing, monkeypatch):
     """And the *step* account takes batches of several capacities."""
     messages: list[str] = []
     with loop_for(growing, slots=8) as loop:
@@ -55,7 +47,7 @@ def test_growth_is_compiled_off_the_clock(
         assert f"{loop.item_slots} item slots" in messages[-1]
 
 
-def test_any_other_compilation_is_an_error(tiny: Dataset) -> None:
+def test_any_other_compilation_is_an_error(tiny):
     with loop_for(tiny) as loop:
         loop.full_block(4)
         loop.content = DeviceContent(loop.content.tokens[:, :4], loop.content.lengths)
@@ -63,7 +55,7 @@ def test_any_other_compilation_is_an_error(tiny: Dataset) -> None:
             loop.full_block(3)
 
 
-def test_a_stop_is_soon_and_loses_no_batch(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_is_soon_and_loses_no_batch(tiny, monkeypatch):
     """``stop`` is called once for each iteration, and few iterations are in flight, however fast
     they were dispatched.
     """
@@ -75,16 +67,16 @@ def test_a_stop_is_soon_and_loses_no_batch(tiny: Dataset, monkeypatch: pytest.Mo
         in_flight: list[int] = []
         step, wait = loop.trainer.step, jax.block_until_ready
 
-        def watched(*arguments: Any) -> Any:
+        def watched(*arguments):
             result = step(*arguments)
             dispatched[id(result[1])] = result[1].size
             return result
 
-        def waited(value: Any) -> Any:
+        def waited(value):
             dispatched.pop(id(value), None)
             return wait(value)
 
-        def stop() -> bool:
+        def stop():
             in_flight.append(sum(dispatched.values()))
             return loop.iteration >= 38
 
@@ -99,9 +91,7 @@ def test_a_stop_is_soon_and_loses_no_batch(tiny: Dataset, monkeypatch: pytest.Mo
         assert loop.full_block(12) == expected[40:52]
 
 
-def test_a_large_state_is_not_copied_to_compile(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_state_is_not_copied_to_compile(tiny, monkeypatch):
     """Memory may hold no second state; the losses are the same, and no step is compiled twice."""
     with loop_for(tiny) as loop:
         expected = loop.full_block(7)

@@ -1,14 +1,9 @@
 """Optimisers against plain NumPy: rows of tables that a batch names, and rows that rest."""
 
-from __future__ import annotations
-
 import functools
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +17,8 @@ from trained import SMALL
 from trial import Trial
 
 from ncfbench.catalog import BUILT_IN
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import complete
 from ncfbench.config.run_config import digest
-from ncfbench.data.store import Dataset
 from ncfbench.data.text import Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.models.tables import WHOLE_TABLES, kind_of, names_of
@@ -43,7 +37,7 @@ RATE = 0.05
 KINDS = ("row-adam", "adagrad")
 
 
-def config_of(**more: Any) -> RunConfig:
+def config_of(**more):
     return complete(SMALL | {"learning_rate": RATE, "optimizer": "row-adam"} | more)
 
 
@@ -53,7 +47,7 @@ class Run:
     Compiled once for all patterns.
     """
 
-    def __init__(self, optimizer: str, decay: float) -> None:
+    def __init__(self, optimizer, decay):
         config = config_of(optimizer=optimizer, weight_decay=decay)
         self.own = Optimizer(config, {NAMES: "users"})
         self.scalars = Scalars(jnp.float32(RATE), jnp.float32(1), jnp.uint32(0))
@@ -61,13 +55,13 @@ class Run:
         self.advance = jax.jit(self._advance)
         self.settle = jax.jit(self.own.settle)
 
-    def begin(self) -> TrainState:
+    def begin(self):
         tower = {"vectors": {"embedding": jnp.asarray(self.table)}, "bias": jnp.ones(WIDTH)}
         parameters = {"user_tower": tower}
         optimizer, touched = self.own.init(parameters)
         return TrainState(parameters, optimizer, jnp.uint32(0), touched)
 
-    def _advance(self, state: TrainState, ids: jax.Array, slopes: jax.Array) -> TrainState:
+    def _advance(self, state, ids, slopes):
         held = self.own.hold(state, {"users": ids}, self.scalars)
         rows = ids if held.rows.users is None else held.rows.users
         vectors = held.parameters["user_tower"]["vectors"]["embedding"]
@@ -75,19 +69,17 @@ class Run:
         tower = {"vectors": {"embedding": gradient}, "bias": jnp.sum(slopes, axis=0)}
         return self.own.update(held, {"user_tower": tower}, self.scalars)
 
-    def whole(self, state: TrainState) -> np.ndarray:
+    def whole(self, state):
         settled = self.settle(state, self.scalars)
         return np.asarray(settled.parameters["user_tower"]["vectors"]["embedding"])
 
 
 @functools.cache
-def run_of(optimizer: str, decay: float) -> Run:
+def run_of(optimizer, decay):
     return Run(optimizer, decay)
 
 
-def reference(
-    optimizer: str, decay: float, table: np.ndarray, gradients: Iterator[np.ndarray]
-) -> np.ndarray:
+def reference(optimizer, decay, table, gradients):
     """All rows, in float64, by the papers' formulas; optax's Adagrad begins with squares of 0.1."""
     x, m, v = table.astype(np.float64), np.zeros(table.shape), np.zeros(table.shape)
     squares = np.full(table.shape, 0.1)
@@ -103,7 +95,7 @@ def reference(
 
 
 @pytest.fixture
-def by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def by_row(monkeypatch):
     """Update the rows that a batch names, however few the others are."""
     monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
     run_of.cache_clear()
@@ -123,9 +115,7 @@ PATTERNS = st.lists(
 @pytest.mark.parametrize("decay", [0.0, 0.5])
 @pytest.mark.parametrize("optimizer", KINDS)
 @pytest.mark.parametrize("way", ["named", "all", "blocks"])
-def test_rows_follow_an_update_of_all_rows(
-    way: str, optimizer: str, decay: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_follow_an_update_of_all_rows(way, optimizer, decay, monkeypatch):
     """Any rows, named twice or never, with rests of up to 300 iterations between batches; the named
     rows are updated, all rows, or the named rows in several blocks.
     """
@@ -137,7 +127,7 @@ def test_rows_follow_an_update_of_all_rows(
 
     @settings(max_examples=15, deadline=None)
     @given(PATTERNS, st.integers(0, 9))
-    def check(pattern: list[tuple[list[int], int]], seed: int) -> None:
+    def check(pattern, seed):
         rng, state, dense = np.random.default_rng(seed), run.begin(), []
         for ids, rest in pattern:
             # Iterations without this table: only their number counts.
@@ -153,7 +143,7 @@ def test_rows_follow_an_update_of_all_rows(
     check()
 
 
-def counted(state: TrainState) -> TrainState:
+def counted(state):
     """Let optax count the iterations that were left out, too."""
     count = jnp.asarray(state.iteration, jnp.int32)
     first = state.optimizer[0]
@@ -164,7 +154,7 @@ def counted(state: TrainState) -> TrainState:
 
 @pytest.mark.parametrize("optimizer", KINDS)
 @pytest.mark.usefixtures("by_row")
-def test_a_row_without_gradient_rests(optimizer: str) -> None:
+def test_a_row_without_gradient_rests(optimizer):
     """Named or not, its bits stay: padding of any length changes nothing."""
     run = run_of(optimizer, 0.5)
     state = run.begin()
@@ -179,7 +169,7 @@ def test_a_row_without_gradient_rests(optimizer: str) -> None:
 
 
 @pytest.mark.usefixtures("by_row")
-def test_settling_twice_changes_no_bit() -> None:
+def test_settling_twice_changes_no_bit():
     run = run_of("row-adam", 0.5)
     state = run.advance(run.begin(), np.arange(NAMED), np.ones((NAMED, WIDTH), np.float32))
     once = run.settle(state._replace(iteration=np.uint32(40)), run.scalars)
@@ -189,7 +179,7 @@ def test_settling_twice_changes_no_bit() -> None:
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.97])
-def test_the_way_that_is_left_is_the_sum_of_updates(kept: float) -> None:
+def test_the_way_that_is_left_is_the_sum_of_updates(kept):
     """By adding up what Adam does with a gradient of zero for 4,000 iterations."""
     for t in (1, 10, 1000, 20000):
         m, v, moved = 1.0, 1.0, 0.0
@@ -200,7 +190,7 @@ def test_the_way_that_is_left_is_the_sum_of_updates(kept: float) -> None:
         assert found == pytest.approx(moved, rel=1e-5)
 
 
-def trained(dataset: Dataset, count: int, **more: Any) -> tuple[Trainer, TrainState]:
+def trained(dataset, count, **more):
     trial = Trial(dataset, config_of(**more))
     trainer, state, layout = trial.trainer, trial.state, trial.trainer.layout
     content = layout.replicate(trial.content)
@@ -228,9 +218,7 @@ def trained(dataset: Dataset, count: int, **more: Any) -> tuple[Trainer, TrainSt
     ids=lambda case: "-".join(map(str, case.values())) if isinstance(case, dict) else "",
 )
 @pytest.mark.usefixtures("by_row")
-def test_training_by_row_is_training_by_adam(
-    tiny: Dataset, more: dict[str, Any], tables: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_by_row_is_training_by_adam(tiny, more, tables, monkeypatch):
     """Users, histories, items, free items and words; eps, which a rest leaves out, is tiny."""
     monkeypatch.setattr(optimizers, "EPSILON", 1e-12)
     more = more | {"learning_rate": 0.01}
@@ -246,7 +234,7 @@ def test_training_by_row_is_training_by_adam(
 
 @pytest.mark.long_cases("adagrad")
 @pytest.mark.parametrize("optimizer", KINDS)
-def test_nothing_of_a_tables_size_is_made(tiny: Dataset, optimizer: str) -> None:
+def test_nothing_of_a_tables_size_is_made(tiny, optimizer):
     """By XLA's account a step needs less memory than a number for each user or word; an update of
     all rows needs more than a table.
     """
@@ -265,7 +253,7 @@ def test_nothing_of_a_tables_size_is_made(tiny: Dataset, optimizer: str) -> None
 
 @pytest.mark.long
 @pytest.mark.usefixtures("by_row")
-def test_padding_slots_change_nothing(tiny: Dataset) -> None:
+def test_padding_slots_change_nothing(tiny):
     """More capacity names item 0 and its words: not a bit of its rows changes."""
     trial = Trial(tiny, config_of(sampler="strat-ns"))
     after = [
@@ -279,7 +267,7 @@ def test_padding_slots_change_nothing(tiny: Dataset) -> None:
 
 
 @pytest.mark.usefixtures("by_row")
-def test_checkpoints_change_no_bit(tiny: Dataset, tmp_path: Path) -> None:
+def test_checkpoints_change_no_bit(tiny, tmp_path):
     """Rows rest in between."""
     trial = Trial(tiny, config_of(sampler="ns", encoder="mf"))
     trainer, state, content = trial.trainer, trial.state, trial.content
@@ -294,9 +282,7 @@ def test_checkpoints_change_no_bit(tiny: Dataset, tmp_path: Path) -> None:
         np.testing.assert_array_equal(*leaves)
 
 
-def test_auto_is_adam_where_tables_are_small(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_is_adam_where_tables_are_small(tiny, monkeypatch):
     """And by row from a size on, which is no part of the identity, for all samplers alike."""
     auto = config_of(optimizer="auto", encoder="mf", sampler="ns")
     assert digest(auto) == digest(
@@ -315,7 +301,7 @@ def test_auto_is_adam_where_tables_are_small(
         assert ("items" in tables_by_row(wide, shapes).values()) == is_large
 
 
-def test_every_table_by_id_is_declared(featured: Dataset) -> None:
+def test_every_table_by_id_is_declared(featured):
     """Of all that are built in: words, items, and the users and histories of user towers."""
     sizes = {featured.n_users, featured.n_items, featured.n_words + 1}
     encoders = [{"encoder": name} for name in BUILT_IN["encoder"] if name != "bert"]
@@ -334,7 +320,7 @@ def test_every_table_by_id_is_declared(featured: Dataset) -> None:
         assert None not in found, more
 
 
-def test_weight_decay_spares_biases() -> None:
+def test_weight_decay_spares_biases():
     """A bias moves as without decay, a matrix is smaller by its share."""
     parameters = {"dense": {"kernel": jnp.full((2, 3), 4.0), "bias": jnp.full(3, 4.0)}}
     slopes, scalars = jax.tree.map(jnp.ones_like, parameters), run_of("adagrad", 0.0).scalars
@@ -355,6 +341,6 @@ def test_weight_decay_spares_biases() -> None:
         ({"weight_decay": 0.9, "learning_rate": 0.1}, "Use a weight_decay of 0.1 or less"),
     ],
 )
-def test_what_cannot_work_is_refused(more: dict[str, Any], says: str) -> None:
+def test_what_cannot_work_is_refused(more, says):
     with pytest.raises(UsageError, match=says):
         config_of(**more)

@@ -1,17 +1,13 @@
 """Plans refuse what cannot work, before any folder is made."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import jax
 import pytest
 
 from ncfbench import prepare
 from ncfbench.config import Locations, complete
-from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import Layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DataError, UsageError
@@ -27,7 +23,7 @@ from ncfbench.training.step import Trainer, state_shapes
 SMALL = {"dataset": "tiny", "batch_size": 64, "dimension": 8, "filters": 8, "word_dimension": 8}
 
 
-def test_a_plan_has_what_training_needs(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
+def test_a_plan_has_what_training_needs(tiny, data_dir, tmp_path):
     config = complete(SMALL | {"epochs": 3})
     made = RunPlan.of(config, Locations(data_dir, tmp_path / "runs"))
     assert made.dataset.fingerprint == tiny.fingerprint
@@ -40,9 +36,7 @@ def test_a_plan_has_what_training_needs(tiny: Dataset, data_dir: Path, tmp_path:
 
 
 @pytest.mark.parametrize(("features", "is_read"), [("add", True), ("ignore", False)])
-def test_a_run_keeps_the_seconds_of_derived_features(
-    tmp_path: Path, features: str, is_read: bool
-) -> None:
+def test_a_run_keeps_the_seconds_of_derived_features(tmp_path, features, is_read):
     sizes = {"users": 60, "items": 90, "links": 900, "topics": 5, "vocabulary_size": 70}
     data = prepare("synthetic", name="x", data_dir=tmp_path, say=lambda text: None, lsa=4, **sizes)
     config = complete(SMALL | {"dataset": "x", "encoder": "bow", "features": features})
@@ -62,13 +56,7 @@ def test_a_run_keeps_the_seconds_of_derived_features(
         ({"devices": 16}, UsageError, "JAX has 8 cpu here. Use --devices 8"),
     ],
 )
-def test_what_cannot_work_makes_no_folder(
-    data_dir: Path,
-    tmp_path: Path,
-    settings: dict[str, Any],
-    error: type[Exception],
-    message: str,
-) -> None:
+def test_what_cannot_work_makes_no_folder(data_dir, tmp_path, settings, error, message):
     with pytest.raises(error, match=message):
         run(complete(SMALL | settings), Locations(data_dir, tmp_path / "runs"))
     assert not list(tmp_path.iterdir())
@@ -87,9 +75,7 @@ def test_what_cannot_work_makes_no_folder(
     ],
     ids=str,
 )
-def test_a_state_that_exceeds_the_memory_is_refused(
-    tiny: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
-) -> None:
+def test_a_state_that_exceeds_the_memory_is_refused(tiny, tmp_path, monkeypatch, more):
     """To the byte: the arrays of a state that is made, gradients and content; a container's limit
     counts, whatever its machine has.
     """
@@ -120,14 +106,14 @@ def test_a_state_that_exceeds_the_memory_is_refused(
         RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
 
 
-def test_shapes_need_no_memory(tiny: Dataset) -> None:
+def test_shapes_need_no_memory(tiny):
     """A table of 2^31 numbers for the users is refused without making it."""
     huge = dataclasses.replace(complete(SMALL | {"encoder": "mf"}), dimension=2**31 // tiny.n_users)
     shapes = state_shapes(huge, tiny)
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes.parameters)) >= 2**31
 
 
-def test_several_processes_need_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_need_the_command(monkeypatch):
     monkeypatch.setattr(ProcessGroup, "current", lambda: ProcessGroup(index=1, count=2))
     with pytest.raises(UsageError, match="ncfbench run --coordinator"):
         run(complete(SMALL), Locations(Path("data"), Path("runs")))

@@ -1,7 +1,5 @@
 """The probe against L written out, and its independence of the run."""
 
-from __future__ import annotations
-
 import math
 
 import jax
@@ -11,7 +9,6 @@ import pytest
 from trial import Trial
 
 from ncfbench.config import complete
-from ncfbench.data.store import Dataset
 from ncfbench.training.probe import Probe, ProbeLinks
 
 LOSS = {
@@ -22,7 +19,7 @@ LOSS = {
 }
 
 
-def exact(dataset: Dataset, config: object, f: np.ndarray, g: np.ndarray, raw: np.ndarray) -> float:
+def exact(dataset, config, f, g, raw):
     graph = dataset.graph
     degrees = graph.item_degrees
     noise = np.where(degrees > 0, np.maximum(degrees, 1.0) ** config.noise_exponent, 0)
@@ -51,7 +48,7 @@ SMALL = {"dimension": 5, "word_dimension": 6, "encoder": "bow"}
 @pytest.mark.long_cases(r"unigram-True-(mse|hinge)|0.5-False-(sg|log|softmax)")
 @pytest.mark.parametrize("loss", ["sg", "mse", "log", "hinge", "softmax"])
 @pytest.mark.parametrize(("noise", "mask"), [("unigram", True), ("0.5", False)])
-def test_exact_probe_is_the_objective(tiny: Dataset, loss: str, noise: str, mask: bool) -> None:
+def test_exact_probe_is_the_objective(tiny, loss, noise, mask):
     settings = {"loss": loss, "noise": noise, "mask": mask, "user_l2": 0.01}
     trial = Trial(tiny, SMALL | settings)
     config, embedder, parameters = trial.config, trial.embedder, trial.parameters
@@ -63,9 +60,7 @@ def test_exact_probe_is_the_objective(tiny: Dataset, loss: str, noise: str, mask
 
 
 @pytest.mark.parametrize("loss", ["sg", "softmax"])
-def test_sampled_probe_is_unbiased(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch, loss: str
-) -> None:
+def test_sampled_probe_is_unbiased(tiny, monkeypatch, loss):
     """The mean over twelve choices of links and draws lies within four standard errors of the exact
     sum.
     """
@@ -89,7 +84,7 @@ def test_sampled_probe_is_unbiased(
     assert 0 < error < 0.05 * exactly
 
 
-def test_the_probe_ignores_sampler_and_seed(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_probe_ignores_sampler_and_seed(tiny, monkeypatch):
     monkeypatch.setattr("ncfbench.training.probe.EXACT_TERMS", 0)
     one = ProbeLinks.choose(tiny.graph, complete({"sampler": "iid", "seed": 0}))
     two = ProbeLinks.choose(tiny.graph, complete({"sampler": "strat-ns", "seed": 9}))

@@ -1,14 +1,10 @@
 """Each user's best items: exact in any blocks, with the run's recall and the source's ids."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import shutil
 import sys
 from collections import defaultdict
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,11 +20,8 @@ from trial import Trial
 
 from ncfbench import prepare
 from ncfbench.config import complete
-from ncfbench.data import store
-from ncfbench.data.sources import synthetic
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs import folder as runs
-from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas, tables
 from ncfbench.training import inference
 from ncfbench.training.export import export_vectors
@@ -38,17 +31,15 @@ from ncfbench.training.recommend import FILE, require_items, write_recommendatio
 SETTINGS = SMALL | {"epochs": 2, "learning_rate": 0.03}
 
 
-def write_best(
-    path: Path, dataset: store.Dataset, trial: Trial, parameters: dict[str, Any]
-) -> None:
+def write_best(path, dataset, trial, parameters):
     write_recommendations(path, dataset, trial.embedder, parameters, 4, {})
 
 
-def read(path: Path, *, named: bool = False) -> pa.Table:
+def read(path, *, named=False):
     return tables.read_table(path, schemas.recommendations(named, named))
 
 
-def recall_of(table: pa.Table, dataset: store.Dataset) -> float:
+def recall_of(table, dataset):
     """Mean over users with test items of the share of these that is in the table; counted link by
     link.
     """
@@ -65,7 +56,7 @@ def recall_of(table: pa.Table, dataset: store.Dataset) -> float:
 
 @pytest.mark.long_cases("1")
 @pytest.mark.parametrize("users_of_a_block", [1, 2, 9])
-def test_many_ties_against_a_sort(monkeypatch: pytest.MonkeyPatch, users_of_a_block: int) -> None:
+def test_many_ties_against_a_sort(monkeypatch, users_of_a_block):
     """Scores of -1, 0, -0 and 1: nearly all are ties. Some items are excluded for some users."""
     monkeypatch.setattr(inference, "BLOCK_SCORES", 11 * users_of_a_block)
     rng = np.random.default_rng(0)
@@ -86,19 +77,19 @@ def test_many_ties_against_a_sort(monkeypatch: pytest.MonkeyPatch, users_of_a_bl
 
 
 @pytest.fixture(scope="module")
-def record(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+def record(data_dir, tmp_path_factory):
     return train(data_dir, tmp_path_factory.mktemp("runs"), **SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def found(data_dir: Path, record: RunRecord) -> pa.Table:
+def found(data_dir, record):
     """Each user's 50 best items."""
     recommend(record.folder, data_dir=data_dir)
     return read(record.folder / BEST)
 
 
 @pytest.mark.long
-def test_a_run_on_two_devices(data_dir: Path, tiny: store.Dataset, tmp_path: Path) -> None:
+def test_a_run_on_two_devices(data_dir, tiny, tmp_path):
     record = train(data_dir, tmp_path, **SETTINGS | {"devices": 2})
     recommend(record.folder, data_dir=data_dir)
     assert recall_of(read(record.folder / BEST), tiny) == pytest.approx(
@@ -106,9 +97,7 @@ def test_a_run_on_two_devices(data_dir: Path, tiny: store.Dataset, tmp_path: Pat
     )
 
 
-def test_the_recall_of_the_table_is_that_of_the_run(
-    record: RunRecord, found: pa.Table, tiny: store.Dataset
-) -> None:
+def test_the_recall_of_the_table_is_that_of_the_run(record, found, tiny):
     assert record.curve[-1]["test_recall_at_50"] > 0
     assert recall_of(found, tiny) == pytest.approx(record.curve[-1]["test_recall_at_50"], abs=1e-12)
     for m in (10, 20):
@@ -138,14 +127,7 @@ def test_the_recall_of_the_table_is_that_of_the_run(
     assert (metadata["epoch"], metadata["iteration"]) == ("2", str(record.summary["iterations"]))
 
 
-def test_blocks_of_users_and_a_second_table(
-    data_dir: Path,
-    tmp_path: Path,
-    record: RunRecord,
-    found: pa.Table,
-    tiny: store.Dataset,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_blocks_of_users_and_a_second_table(data_dir, tmp_path, record, found, tiny, monkeypatch):
     """Blocks of 50 users, the last of which is partly padding; all other files stay as they are,
     and a later table replaces an earlier one.
     """
@@ -167,9 +149,7 @@ def test_blocks_of_users_and_a_second_table(
         recommend(folder, data_dir=data_dir)
 
 
-def test_the_reported_epoch_is_recommended_from(
-    data_dir: Path, tmp_path: Path, tiny: store.Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_reported_epoch_is_recommended_from(data_dir, tmp_path, tiny, monkeypatch):
     """An earlier one than the last, of a run that is interrupted after it and trained on."""
     monkeypatch.setattr("ncfbench.runs.reported.MEASURE", "validation_recall_at_10")
     monkeypatch.setattr("ncfbench.training.session.CHECKPOINT_SECONDS", 0.0)
@@ -191,9 +171,7 @@ def test_the_reported_epoch_is_recommended_from(
     assert read(record.folder / BEST).equals(found)
 
 
-def test_without_validation_a_cut_epoch_is_left_out(
-    tmp_path: Path, tiny_options: synthetic.Options
-) -> None:
+def test_without_validation_a_cut_epoch_is_left_out(tmp_path, tiny_options):
     """The last whole epoch is reported, and its parameters are handed out, not those of the cut."""
     options = vars(tiny_options) | {"validation_fraction": 0.0}
     tiny = prepare("synthetic", name="tiny", data_dir=tmp_path, say=lambda text: None, **options)
@@ -212,7 +190,7 @@ def test_without_validation_a_cut_epoch_is_left_out(
     assert (meta["iteration"], meta["parameters"]) == (ends_of(tiny, 4)[1], "of the reported epoch")
 
 
-def test_parameters_without_recall_are_said_to_be(data_dir: Path, tmp_path: Path) -> None:
+def test_parameters_without_recall_are_said_to_be(data_dir, tmp_path):
     """Cut in the first epoch, nothing was evaluated: output and metadata say so."""
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path, progress=StopAt(7), **SETTINGS)
@@ -252,9 +230,7 @@ class Twins(nnx.Module):
 """
 
 
-def test_an_edited_encoder_is_refused(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edited_encoder_is_refused(data_dir, tmp_path, monkeypatch):
     """By all that read a checkpoint, of finished and interrupted runs; whatever stays stays, and
     works once the edit is undone.
     """
@@ -295,7 +271,7 @@ def test_an_edited_encoder_is_refused(
     assert read(cut / BEST).equals(expected)
 
 
-def test_a_torn_end_is_said(data_dir: Path, tmp_path: Path, tiny: store.Dataset) -> None:
+def test_a_torn_end_is_said(data_dir, tmp_path, tiny):
     """Nothing else has the parameters of the reported epoch, the last one."""
     record = train(data_dir, tmp_path, **SETTINGS)
     last = record.folder / "checkpoints" / f"{ends_of(tiny, 2)[-1]}.npz"
@@ -307,7 +283,7 @@ def test_a_torn_end_is_said(data_dir: Path, tmp_path: Path, tiny: store.Dataset)
     assert last.exists()
 
 
-def named(dataset: store.Dataset) -> store.Dataset:
+def named(dataset):
     """The same data where the source names its users u900, u901, ... and its items backwards; user
     3 has no link.
     """
@@ -321,7 +297,7 @@ def named(dataset: store.Dataset) -> store.Dataset:
     )
 
 
-def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Dataset) -> None:
+def test_the_source_ids_come_back(data_dir, tmp_path, tiny):
     """Written with ids and without from the same parameters: each row names the same user and
     item.
     """
@@ -344,7 +320,7 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
     assert "u903" not in {row["user"] for row in tables_by_name["names"]}
 
 
-def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: Path) -> None:
+def test_scores_that_are_not_numbers_are_refused(tiny, tmp_path):
     trial = Trial(tiny, SETTINGS)
     broken = jnp.full_like(trial.parameters["user_tower"]["vectors"]["embedding"], jnp.nan)
     parameters = trial.parameters | {"user_tower": {"vectors": {"embedding": broken}}}
@@ -361,15 +337,13 @@ def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: 
         ("mf", 5, 2, "Train with --encoder cnn, lstm, bow"),
     ],
 )
-def test_nothing_to_rank_is_refused(
-    tiny: store.Dataset, encoder: str, count: int, split: int, message: str
-) -> None:
+def test_nothing_to_rank_is_refused(tiny, encoder, count, split, message):
     dataset = dataclasses.replace(tiny, split=np.full_like(tiny.split, split))
     with pytest.raises(UsageError, match=message):
         require_items(complete({"encoder": encoder}), dataset, count)
 
 
-def test_from_the_command_line(data_dir: Path, tmp_path: Path, record: RunRecord) -> None:
+def test_from_the_command_line(data_dir, tmp_path, record):
     folder = tmp_path / "vectors"
     words = "export", record.folder, folder, "--data-dir", data_dir, "--again"
     check(invoke(*words, "--top", "0"), 2, "--top 0: it must be at least 1")

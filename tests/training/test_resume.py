@@ -1,7 +1,5 @@
 """Interrupted and killed runs: resumed, they end with the curve of a run that was left alone."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os
@@ -9,8 +7,6 @@ import signal
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -20,9 +16,7 @@ from stopping import StopAt
 from trained import SMALL, Said, ends_of, figures, train
 
 from ncfbench.config import Locations, complete
-from ncfbench.data.store import Dataset
 from ncfbench.runs import folder as runs
-from ncfbench.runs.folder import RunRecord
 from ncfbench.training import checkpoint, loop, session
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
@@ -46,13 +40,8 @@ RIVALS |= {"item_block": 8, "epochs": 1, "coupling": "regularised"}
     ],
 )
 def test_an_interrupted_run_ends_with_the_same_curve(
-    data_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    more: dict[str, Any],
-    stops: tuple[int, ...],
-    by_row: int,
-) -> None:
+    data_dir, tmp_path, monkeypatch, more, stops, by_row
+):
     """Stopped inside a block, at a probe and at an epoch's end; resumed once and twice.
 
     Rows that rest where a run stops. The usual logQ, items in blocks, and free item vectors.
@@ -65,9 +54,7 @@ def test_an_interrupted_run_ends_with_the_same_curve(
     assert_resumes(data_dir, tmp_path, whole, stops, **more)
 
 
-def test_parameters_of_a_run_that_was_cut_are_up_to_date(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parameters_of_a_run_that_was_cut_are_up_to_date(data_dir, tmp_path, monkeypatch):
     """Inside a block, rows updated one by one wait for momentum and decay, but not whole tables."""
     monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
     found = []
@@ -83,9 +70,7 @@ def test_parameters_of_a_run_that_was_cut_are_up_to_date(
     jax.tree.map(partial(np.testing.assert_allclose, rtol=0, atol=1e-5), *found)
 
 
-def assert_resumes(
-    data_dir: Path, tmp_path: Path, expected: RunRecord, stops: tuple[int, ...], **more: Any
-) -> None:
+def assert_resumes(data_dir, tmp_path, expected, stops, **more):
     runs_dir = tmp_path / "runs [old] *{x}"
     for number, stop in enumerate(stops):
         progress = Said(stop)
@@ -121,7 +106,7 @@ def assert_resumes(
 
 
 @pytest.mark.parametrize("file", [40, pytest.param(21, marks=pytest.mark.long)])
-def test_a_killed_run_ends_with_the_same_curve(data_dir: Path, tmp_path: Path, file: int) -> None:
+def test_a_killed_run_ends_with_the_same_curve(data_dir, tmp_path, file):
     """SIGKILL before a file takes its name; then it is left to finish."""
     settings = SMALL | {"encoder": "mf", "epochs": 8}
     script = (
@@ -145,9 +130,7 @@ def test_a_killed_run_ends_with_the_same_curve(data_dir: Path, tmp_path: Path, f
     assert not list(record.folder.glob("checkpoints/.*"))
 
 
-def test_a_long_block_has_checkpoints_too(
-    data_dir: Path, tmp_path: Path, tiny: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_block_has_checkpoints_too(data_dir, tmp_path, tiny, monkeypatch):
     """An epoch without a probe may take hours. A checkpoint inside it changes no number, and a run
     that is killed behind it continues from there; no time is marked as cut.
     """
@@ -156,7 +139,7 @@ def test_a_long_block_has_checkpoints_too(
     monkeypatch.setattr(session, "LONG_BLOCK_SECONDS", 0.0)
     saves = Checkpoints.save
 
-    def save(self: Checkpoints, state: Any, *rest: Any) -> None:
+    def save(self, state, *rest):
         saves(self, state, *rest)
         if int(state.iteration) == 20:
             raise KeyboardInterrupt  # nothing more is written, as by a kill
@@ -174,19 +157,17 @@ def test_a_long_block_has_checkpoints_too(
     assert not any(row["resumed"] for row in whole.timing)
 
 
-def test_a_resumed_run_holds_one_state(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_holds_one_state(data_dir, tmp_path, monkeypatch):
     """While the checkpoint is read, device memory has no initial state beside the one restored."""
     more = {"encoder": "mf", "dimension": 512}
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path, progress=StopAt(30), **more)
     read, live = checkpoint._array, []
 
-    def held() -> int:
+    def held():
         return sum(array.nbytes for array in jax.live_arrays())
 
-    def watched(*args: Any) -> np.ndarray:
+    def watched(*args):
         live.append(held())
         return read(*args)
 
@@ -198,9 +179,7 @@ def test_a_resumed_run_holds_one_state(
     assert max(live) - before < 1.1 * saved.stat().st_size
 
 
-def test_a_state_that_has_no_room_twice_is_trained(
-    data_dir: Path, tmp_path: Path, whole: RunRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_that_has_no_room_twice_is_trained(data_dir, tmp_path, whole, monkeypatch):
     """Nothing copies it, the step account is left out with a word, and no number changes."""
     monkeypatch.setattr(loop, "free_bytes", lambda: 0)
     monkeypatch.setattr(loop, "copy_state", None)
@@ -213,9 +192,7 @@ def test_a_state_that_has_no_room_twice_is_trained(
     assert said.texts.count(words) == 1
 
 
-def test_a_damaged_checkpoint_costs_no_number(
-    data_dir: Path, tmp_path: Path, tiny: Dataset, whole: RunRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_checkpoint_costs_no_number(data_dir, tmp_path, tiny, whole, monkeypatch):
     """It falls back on an older one; interrupted again before the damaged one, it still ends with
     the same curve.
     """

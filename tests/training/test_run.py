@@ -1,7 +1,5 @@
 """A whole run: its records, that it repeats, when it is refused, and how it can fail."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time
@@ -15,12 +13,10 @@ from trained import SMALL, Said, ends_of, figures, skippable_clock, train
 
 from ncfbench import prepare
 from ncfbench.config import Locations, complete
-from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, Interrupted, UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
-from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
 from ncfbench.timing.ledger import Ledger
@@ -35,7 +31,7 @@ from ncfbench.training.trained import restore_trained
 from ncfbench.training.turns import Turns
 
 
-def test_a_run_leaves_its_records(whole: RunRecord, tiny: Dataset) -> None:
+def test_a_run_leaves_its_records(whole, tiny):
     assert {path.name for path in whole.folder.iterdir()} == {
         "config.json",
         "environment.json",
@@ -71,9 +67,7 @@ def test_a_run_leaves_its_records(whole: RunRecord, tiny: Dataset) -> None:
     ("hold_out", "encoder", "is_warned"),
     [("items", "mf", True), ("links", "mf", False), ("items", "bow", False)],
 )
-def test_what_cannot_be_ranked_is_said_first(
-    tmp_path: Path, hold_out: str, encoder: str, is_warned: bool
-) -> None:
+def test_what_cannot_be_ranked_is_said_first(tmp_path, hold_out, encoder, is_warned):
     """Before anything is trained, with what to do; the run is trained all the same."""
     sizes = {"users": 60, "items": 90, "links": 900, "topics": 5, "vocabulary_size": 70}
     options = {"data_dir": tmp_path, "say": lambda text: None, "hold_out": hold_out}
@@ -90,15 +84,13 @@ def test_what_cannot_be_ranked_is_said_first(
     assert (record.summary["recall_reason"] is not None) == is_warned
 
 
-def test_a_run_of_free_vectors(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_free_vectors(data_dir, tmp_path, monkeypatch):
     """It has no recall and says why. Planning slots is charged to its own line of the ledger, not
     to the checkpoint.
     """
     plan, skip = session.plan_capacity, skippable_clock(monkeypatch)
 
-    def slow(*arguments: Any) -> int:
+    def slow(*arguments):
         skip(1000)
         return plan(*arguments)
 
@@ -110,9 +102,7 @@ def test_a_run_of_free_vectors(
     assert "held-out items have none" in record.summary["recall_reason"]
 
 
-def test_one_seed_repeats_and_another_differs(
-    data_dir: Path, tmp_path: Path, whole: RunRecord
-) -> None:
+def test_one_seed_repeats_and_another_differs(data_dir, tmp_path, whole):
     again = train(data_dir, tmp_path)
     assert figures(again) == figures(whole)
     other = train(data_dir, tmp_path, seed=1, epochs=1)
@@ -121,9 +111,7 @@ def test_one_seed_repeats_and_another_differs(
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_finished_run_is_not_repeated(
-    data_dir: Path, whole: RunRecord, monkeypatch: pytest.MonkeyPatch, resume: bool
-) -> None:
+def test_a_finished_run_is_not_repeated(data_dir, whole, monkeypatch, resume):
     monkeypatch.setattr(training, "Session", lambda *_, **__: pytest.fail("trained again"))
     said = Said()
     found = train(data_dir, whole.folder.parent, resume=resume, progress=said)
@@ -131,7 +119,7 @@ def test_a_finished_run_is_not_repeated(
     assert said.texts == [f"Already finished: {whole.folder}. To train it again, use --again."]
 
 
-def test_again_trains_a_second_run(data_dir: Path, tmp_path: Path) -> None:
+def test_again_trains_a_second_run(data_dir, tmp_path):
     """It has a folder of its own and the same curve; with ``resume`` the newer one is returned."""
     small: dict[str, Any] = {"encoder": "mf", "epochs": 1}
     first = train(data_dir, tmp_path, **small)
@@ -142,7 +130,7 @@ def test_again_trains_a_second_run(data_dir: Path, tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_an_interrupted_run_is_neither_doubled_nor_lost(data_dir: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_neither_doubled_nor_lost(data_dir, tmp_path):
     """The same command without a word refuses, and so does ``resume`` with other settings."""
     small: dict[str, Any] = {"encoder": "mf", "epochs": 2}
     with pytest.raises(Interrupted) as caught:
@@ -165,7 +153,7 @@ def test_an_interrupted_run_is_neither_doubled_nor_lost(data_dir: Path, tmp_path
     assert train(data_dir, tmp_path, resume=True, **small).folder == folder
 
 
-def test_a_run_that_another_process_holds_is_refused(data_dir: Path, whole: RunRecord) -> None:
+def test_a_run_that_another_process_holds_is_refused(data_dir, whole):
     with (
         locks.held(whole.folder, "writing"),
         pytest.raises(UsageError, match="Another process is writing"),
@@ -174,14 +162,12 @@ def test_a_run_that_another_process_holds_is_refused(data_dir: Path, whole: RunR
         Session(plan, Ledger(), Progress(), lambda: False, folder=whole.folder)
 
 
-def test_a_run_is_held_before_it_is_there(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_held_before_it_is_there(data_dir, tmp_path, monkeypatch):
     """No other process can find a new run and take it before its maker holds it."""
     seen: list[tuple[bool, list[Path]]] = []
     write = runs.write_config
 
-    def watched(folder: Path, *more: Any) -> None:
+    def watched(folder, *more):
         seen.append((choice.is_held(folder), [*tmp_path.glob("*/config.json")]))
         write(folder, *more)
 
@@ -191,13 +177,7 @@ def test_a_run_is_held_before_it_is_there(
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "row-adam"])
-def test_turns_by_the_clock_change_no_number(
-    tiny: Dataset,
-    data_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    optimizer: str,
-) -> None:
+def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, monkeypatch, optimizer):
     """Turns of one iteration and of some milliseconds, evaluated between two probes, interrupted
     there and continued, end with the parameters of a run that trained alone, bit for bit. The best
     evaluation's parameters are those that rank as it says, whose resting rows are up to date.
@@ -241,7 +221,7 @@ def test_turns_by_the_clock_change_no_number(
     assert any(row["iteration"] not in probes for row in ended.curve), "evaluated between probes"
 
 
-def _assert_kept_best(record: RunRecord, dataset: Dataset) -> None:
+def _assert_kept_best(record, dataset):
     embedder, best = restore_trained(record, dataset, print)
     (row,) = (row for row in record.curve if row["iteration"] == best.iteration)
     for split in ("validation", "test"):
@@ -249,13 +229,11 @@ def _assert_kept_best(record: RunRecord, dataset: Dataset) -> None:
         assert found["recall_at_50"] == row[f"{split}_recall_at_50"]
 
 
-def test_a_turn_ends_by_the_clock(
-    tiny: Dataset, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turn_ends_by_the_clock(tiny, data_dir, tmp_path, monkeypatch):
     """Whatever an iteration takes: here 60 ms, of which three fit into 0.2 s and none into 0.01."""
     step = Trainer.step
 
-    def slow(*arguments: Any) -> Any:
+    def slow(*arguments):
         time.sleep(0.06)
         return step(*arguments)
 
@@ -277,7 +255,7 @@ def test_a_turn_ends_by_the_clock(
     assert 1 <= trained[2] <= 4
 
 
-def test_divergence_names_the_iteration_and_keeps_rows(data_dir: Path, tmp_path: Path) -> None:
+def test_divergence_names_the_iteration_and_keeps_rows(data_dir, tmp_path):
     with pytest.raises(DivergedError, match=r"not finite at iteration \d+") as caught:
         train(data_dir, tmp_path, encoder="mf", loss="mse", learning_rate=1e30)
     (folder,) = tmp_path.iterdir()
@@ -288,12 +266,10 @@ def test_divergence_names_the_iteration_and_keeps_rows(data_dir: Path, tmp_path:
     assert record.curve[0]["iteration"] == 0
 
 
-def test_a_full_disk_is_said_and_loses_nothing(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_said_and_loses_nothing(data_dir, tmp_path, monkeypatch):
     small = {"encoder": "mf", "epochs": 1}
 
-    def fail(*_: Any, **__: Any) -> None:
+    def fail(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
@@ -306,7 +282,7 @@ def test_a_full_disk_is_said_and_loses_nothing(
 
 
 @pytest.mark.long
-def test_recall_on_cold_items_is_far_above_chance(tmp_path: Path) -> None:
+def test_recall_on_cold_items_is_far_above_chance(tmp_path):
     record = training.run(
         complete({"dataset": "synthetic", "loss": "hinge", "epochs": 4}),
         Locations(tmp_path, tmp_path / "r"),
@@ -315,7 +291,7 @@ def test_recall_on_cold_items_is_far_above_chance(tmp_path: Path) -> None:
     assert record.summary["test_recall_at_50"] > 3 * chance
 
 
-def test_a_run_stops_at_its_probes_alone(tiny: Dataset, tmp_path: Path, data_dir: Path) -> None:
+def test_a_run_stops_at_its_probes_alone(tiny, tmp_path, data_dir):
     """Losses are those of a run that stops at epochs too, and is not evaluated within them; nobody
     evaluates but who is asked to, and once. The end is evaluated all the same.
     """

@@ -1,9 +1,6 @@
 """The training step: Adam on the sampled objective, for every sampler, loss and encoder."""
 
-from __future__ import annotations
-
 from itertools import islice
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +10,14 @@ from texts import FROM_SCRATCH
 from trial import Trial
 
 from ncfbench.catalog import SAMPLERS, find_sampler, losses_for
-from ncfbench.config import RunConfig, complete
-from ncfbench.data.store import Dataset
+from ncfbench.config import complete
 from ncfbench.models.dropout import Dropout
 from ncfbench.training.probe import Probe
 from ncfbench.training.state import copy_state
 from ncfbench.training.step import Trainer
 
 
-def settings(**more: object) -> RunConfig:
+def settings(**more):
     small = {
         "batch_size": 64,
         "negatives": 3,
@@ -37,13 +33,13 @@ def settings(**more: object) -> RunConfig:
     return complete(small | more)
 
 
-def assert_alike(left: Any, right: Any, tolerance: float) -> None:
+def assert_alike(left, right, tolerance):
     norm = np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(left)))
     for a, b in zip(*map(jax.tree.leaves, (left, right)), strict=True):
         np.testing.assert_allclose(a, b, atol=tolerance * norm)
 
 
-def test_the_step_is_adam_on_the_gradient(tiny: Dataset) -> None:
+def test_the_step_is_adam_on_the_gradient(tiny):
     """One step against Adam written out: with bias correction, the first update is lr g / (|g| +
     eps).
     """
@@ -58,7 +54,7 @@ def test_the_step_is_adam_on_the_gradient(tiny: Dataset) -> None:
         np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-def test_padding_slots_change_nothing(tiny: Dataset) -> None:
+def test_padding_slots_change_nothing(tiny):
     """More capacity: the same loss and gradient, dropout included."""
     trial = Trial(tiny, settings(sampler="strat-ns", encoder="bow"))
     dropout = Dropout(jnp.uint32(0), jnp.uint32(3))
@@ -82,9 +78,7 @@ def test_padding_slots_change_nothing(tiny: Dataset) -> None:
         or (encoder == "lstm" and find_sampler(s).in_paper and not name.startswith("softmax"))
     ],
 )
-def test_every_combination_lowers_the_probe(
-    tiny: Dataset, sampler: str, loss: str, encoder: str
-) -> None:
+def test_every_combination_lowers_the_probe(tiny, sampler, loss, encoder):
     """The paper's learning rates, dropout on, one compilation: the exact objective of all pairs
     falls clearly.
     """
@@ -105,7 +99,7 @@ def test_every_combination_lowers_the_probe(
     assert probe(state.parameters) < 0.97 * before
 
 
-def test_a_state_is_copied_by_one_program(tiny: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_state_is_copied_by_one_program(tiny, caplog):
     """Not by one for each shape: a short run would mostly compile."""
     _, state = Trainer.create(complete({"encoder": "cnn", "dimension": 7, "filters": 9}), tiny)
     with jax.log_compiles(), caplog.at_level("WARNING"):
