@@ -185,6 +185,8 @@ def report(
     if LIST in wanted.tables:
         return print_names(results, wanted)
     drawn = draw_into(results, figures) if figures is not None else []
+    if figures is not None and not drawn:
+        say(f"No figure is drawn into {figures}: the runs have nothing to compare yet.")
     return _tables(results, wanted, output, export, drawn)
 
 

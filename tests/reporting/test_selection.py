@@ -116,6 +116,11 @@ def test_figures_of_each_kind(folder, tmp_path):
         assert (tmp_path / "f" / f"{name}.{kind}").read_bytes().startswith(first)
 
 
+def test_a_run_alone_has_no_figure(tmp_path):
+    write_run(tmp_path, "iid", [9, 5, 3], 10)
+    check(report(tmp_path, "--figures", tmp_path / "f"), 0, "nothing to compare yet")
+
+
 def test_lists_are_in_the_format(folder):
     found = json.loads(report(folder, "--table", "list", "--json").stdout)
     assert all(row["name"] for row in found)

@@ -126,8 +126,8 @@ def _quality_table(answer: Answer, arms: Sequence[tuple[str, Quality]]) -> Table
     ]
     notes = [f"By chance: {', '.join(chances)}."] if chances else []
     notes.append(f"{ERROR}; only that of recall@50 has a part of the items.")
-    if {*PARTS} & measures.keys():
-        notes.append("Recall@50 of users without training links, of links to new and known items.")
+    if parts := [heading for name, heading in PARTS.items() if name in measures]:
+        notes.append(f"{', '.join(parts)}: recall@50 of these alone.".capitalize())
     kind = "test links" if KNOWN_ITEMS in measures else "cold test items"
     title = f"Quality on {kind}: {answer.subject}"
     return Table.of(title, cols, arms, notes, name=answer.named("quality"))
