@@ -43,7 +43,7 @@ prepare = ["synthetic --name tiny"]
 commands = [
   "sweep smoke {small} --set sampler=iid,ns",
   "sweep smoke {small} --set sampler=ns,strat-ns",
-  "audit --dataset tiny --encoder bow --samplers ns --loss sg --noise unigram --batches 0",
+  "audit --dataset tiny --set encoder=bow --samplers ns --loss sg --noise unigram --batches 0",
 ]
 png = ["targets-tiny-bow"]
 
