@@ -179,6 +179,15 @@ def test_without_a_best_arm_the_highest_is_named(tmp_path):
     assert found == f"{REACHES}; ns passes them after 40 s (+0.018 {OF_BOTH})."
 
 
+def check_arm_beside_floors(folder, name):
+    """Both computations set the arm of this name beside the floors."""
+    tables.write_rows(folder / FILE, [PROFILE, RIDGE], schemas.FLOOR)
+    (answer,) = find_answers(group(read_all(folder)[0]))
+    assert arm_beside(answer.arms, answer.best).name == name
+    check(invoke("report", folder), 0)
+    check(invoke("report", folder, "--verify"), 0, "0 do not match")
+
+
 def test_a_validation_recall_of_1_by_construction_chooses_nothing(tmp_path):
     """Fewer validation items than 50: the recall of test links is left, in both computations."""
 
@@ -189,13 +198,7 @@ def test_a_validation_recall_of_1_by_construction_chooses_nothing(tmp_path):
     for sampler, top in (("neg", 0.5), ("ns", 0.53)):
         recalls = {"recalls": [0, 0.4, top], "validation": [0, 1, 1], "errors": ERRORS}
         change(write_run(tmp_path, sampler, [3, 5, 5], 20, **recalls), "curve", give_chance)
-    tables.write_rows(tmp_path / FILE, [PROFILE, RIDGE], schemas.FLOOR)
-    (answer,) = find_answers(group(read_all(tmp_path)[0]))
-    beside = arm_beside(answer.arms, answer.best)
-    assert beside is not None
-    assert beside.name == "ns"
-    check(invoke("report", tmp_path), 0)
-    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
+    check_arm_beside_floors(tmp_path, "ns")
 
 
 @pytest.mark.parametrize("first", [(3, 4), (4, 3)])
@@ -206,13 +209,7 @@ def test_of_equal_validation_names_decide_not_losses(tmp_path, first):
     for sampler, loss, top in zip(("neg", "ns"), first, (0.5, 0.53), strict=True):
         recalls = {"recalls": [0, 0.4, top], "validation": [0, 1, 1], "errors": ERRORS}
         write_run(tmp_path, sampler, [loss, 5, 5], 20, **recalls)
-    tables.write_rows(tmp_path / FILE, [PROFILE, RIDGE], schemas.FLOOR)
-    (answer,) = find_answers(group(read_all(tmp_path)[0]))
-    beside = arm_beside(answer.arms, answer.best)
-    assert beside is not None
-    assert beside.name == "neg"
-    check(invoke("report", tmp_path), 0)
-    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
+    check_arm_beside_floors(tmp_path, "neg")
 
 
 @pytest.mark.parametrize("lacks", ["arm", "floor"])
