@@ -1,9 +1,10 @@
-"""The check of ``ncfbench report``: a second computation."""
+"""The check of ``ncfbench report``: what the runs give today beside what is kept."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any
 
 from ncfbench.cli.output import print_json, print_views, say
 from ncfbench.config import Locations
@@ -11,22 +12,35 @@ from ncfbench.errors import CheckFailedError
 
 
 def verify_tables(where: Locations, kind: str) -> None:
-    """Check the written tables, the answers and the board by a second computation."""
+    """Compute tables and summaries again, and compare them with those that are kept."""
+    from ncfbench.reporting.drift import verify
     from ncfbench.reporting.results import collect
-    from ncfbench.reporting.verify.verification import verify
-    from ncfbench.reporting.views.checks import verification_tables
+    from ncfbench.reporting.table import Col, Table
 
     results = collect(where.runs_dir, where.data_dir)
-    found = verify(where.runs_dir, results.answered, results.floor_rows)
+    found = verify(results)
     wrong = len(found.mismatches)
     if kind == "json":
-        print_json(asdict(found))
+        print_json(asdict(found) | {"problems": results.problems})
     else:
-        warn(found.problems)
-        counts = f"{found.numbers:,} values recomputed from settings, raw samples and curves;"
-        print_views(f"{counts} {wrong:,} do not match.", *verification_tables(found))
+        warn(results.problems)
+        print_views(f"{found.values:,} values recomputed; {wrong:,} do not match.")
+        cols = [Col(name, name) for name in ("table", "cell", "column")]
+        cols += [Col("kept", lambda one: _text(one.kept), wraps=True)]
+        cols += [Col("recomputed", lambda one: _text(one.recomputed), wraps=True)]
+        if wrong:
+            print_views(Table.of("What does not match", cols, found.mismatches, labels=2))
     if wrong:
-        raise CheckFailedError(f"{wrong:,} entries of the tables in {where.runs_dir} do not match.")
+        raise CheckFailedError(
+            f"{wrong:,} entries of {where.runs_dir} do not match. Where runs came or went,"
+            " ncfbench report writes the tables again."
+        )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return ", ".join(value) if isinstance(value, list) else "-" if value is None else str(value)
 
 
 def warn(problems: Iterable[str]) -> None:

@@ -101,8 +101,8 @@ def report(
         bool,
         typer.Option(
             "--verify",
-            help="Recompute the tables, the answers and the board from the runs; exit code 6 if a"
-            " number is wrong.",
+            help="Compute tables and summaries again from the raw samples and curves; exit code 6 if"
+            " a kept number is another.",
         ),
     ] = False,
     full: Annotated[

@@ -15,10 +15,9 @@ from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord, read
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
-from ncfbench.runs.reported import choose_epoch, reported_columns
+from ncfbench.runs.reported import choose_epoch, measured_columns
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
-from ncfbench.timing import speedups
 from ncfbench.timing.clock import Sample
 from ncfbench.timing.ledger import Ledger
 
@@ -233,8 +232,8 @@ class Recorder:
         return [*self._earlier_ledger, *rows]
 
     def _summary(self, status: str, iteration: int, ledger: list[dict[str, Any]]) -> dict[str, Any]:
-        timing = [row for row in self._timing if row["environment_key"] == self._timed_key]
-        full = [row for row in timing if row["kind"] == "full"]
+        timed = (row for row in self._timing if row["environment_key"] == self._timed_key)
+        full = [row for row in timed if row["kind"] == "full"]
         sampled = math.fsum(row["sampling_seconds"] for row in full)
         named = ("dataset", "sampler", "encoder", "loss", "seed")
         return {
@@ -246,15 +245,11 @@ class Recorder:
             "iterations": iteration,
             "planned_iterations": self.schedule.last,
             "epochs": self.schedule.epoch_of(iteration),
-            "smallest_probe_loss": min((row["probe_loss"] for row in self._curve), default=None),
-            "full_iteration_seconds": speedups.seconds_per_iteration(timing, "full"),
-            "step_iteration_seconds": speedups.seconds_per_iteration(timing, "step"),
             "sampling_iteration_seconds": (
                 sampled / sum(row["iterations"] for row in full) if full else None
             ),
             "train_seconds": self.train_seconds,
             "wall_seconds": math.fsum(row["seconds"] for row in ledger if row["thread"] == "main"),
-            "item_slots": speedups.weighted_mean(self._timing, "item_slots"),
-            **reported_columns(self._curve, self.config.patience),
+            **measured_columns(self._curve, self._timing, self._timed_key, self.config.patience),
             "recall_reason": self._recall_reason,
         }

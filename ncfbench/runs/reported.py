@@ -1,6 +1,6 @@
-"""The epoch that a run reports: the one that validation chose.
+"""What a run's curve and raw samples come to: its times, and the epoch that validation chose.
 
-It is computed from the curve wherever a run is read.
+The epoch is chosen from the curve wherever a run is read.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ncfbench.storage.schemas import QUALITY_COLUMNS
+from ncfbench.timing import speedups
 
 NO_VALIDATION = "last epoch, without validation"
 BY_VALIDATION = "validation"
@@ -40,6 +41,24 @@ def choose_epoch(curve: Sequence[Row], patience: int) -> tuple[Row | None, str]:
         if waited >= patience:
             break
     return best, BY_VALIDATION
+
+
+def measured_columns(
+    curve: Sequence[Row], timing: Sequence[Row], environment_key: str, patience: int
+) -> dict[str, Any]:
+    """Return the columns of ``summary.parquet`` that follow from the curve and the raw samples.
+
+    Args:
+        environment_key: of the samples whose times count.
+    """
+    timed = [row for row in timing if row["environment_key"] == environment_key]
+    return {
+        "smallest_probe_loss": min((row["probe_loss"] for row in curve), default=None),
+        "full_iteration_seconds": speedups.seconds_per_iteration(timed, "full"),
+        "step_iteration_seconds": speedups.seconds_per_iteration(timed, "step"),
+        "item_slots": speedups.weighted_mean(timing, "item_slots"),
+        **reported_columns(curve, patience),
+    }
 
 
 def reported_columns(curve: Sequence[Row], patience: int) -> dict[str, Any]:

@@ -1,16 +1,13 @@
 """Seconds that derived item features took: added where they are read, and told."""
 
 import pytest
-from folders import answers_of, floor_row, write_run
-from invoked import check, invoke
+from folders import floor_row, write_run
 
 from ncfbench.floors.kept import FILE
 from ncfbench.reporting.answers import find_answers
 from ncfbench.reporting.figures import curves
 from ncfbench.reporting.frames import arms_table, group
 from ncfbench.reporting.results import collect
-from ncfbench.reporting.verify.runs import Run
-from ncfbench.reporting.verify.verification import verify
 from ncfbench.reporting.views import answers as views
 from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.reporting.views.run import run_table
@@ -77,24 +74,9 @@ def test_runs_that_do_not_read_features_do_not_wait_for_them(tmp_path):
         folder = write_run(tmp_path / name, "ns", [9, 3], 20, feature_seconds=3.5, **more)
         record = read(folder)
         assert record.feature_seconds == seconds, name
-        assert Run(record).feature_seconds == seconds, name
     answer = answer_of(tmp_path / "runs", features="ignore")
     assert "feature_seconds" not in as_rows([answer], {})[0]
     assert "item features" not in views.headline(answer)
-
-
-def test_the_second_computation_counts_them_itself(tmp_path):
-    """Seconds that the records do not have, or that the answer lacks, are found."""
-    answer_of(tmp_path)
-    check(invoke("report", tmp_path), 0, WAITED)
-    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
-    kept = tables.read_rows(tmp_path / FILE, schemas.FLOOR)
-    (answer,) = answers_of(tmp_path)
-    assert verify(tmp_path, {"answers": [answer]}, kept).mismatches == []
-    del answer["feature_seconds"]
-    answer["floors"][0]["passed_after_seconds"] -= 3.5
-    wrong = {one.column for one in verify(tmp_path, {"answers": [answer]}, kept).mismatches}
-    assert wrong == {"feature_seconds", "passed_after_seconds"}
 
 
 def test_the_figure_begins_after_them(tmp_path):

@@ -10,7 +10,6 @@ from invoked import check, invoke
 
 from ncfbench.floors.kept import FILE
 from ncfbench.reporting.floors import compare, floors_of, reported_recall, run_sentence
-from ncfbench.reporting.verify.verification import verify
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import read
 from ncfbench.runs.quality import Evaluation
@@ -163,18 +162,3 @@ def test_copies_keep_what_is_set_beside_floors(tmp_path):
         for at in (100, 200, 300, 400)
     }
     assert kept == {100: [False] * 2, 200: [False, True], 300: [True, False], 400: [True] * 2}
-
-
-def test_verification_recomputes_the_differences(tmp_path):
-    answer = answered(tmp_path, (NONE, ALL))
-    kept = tables.read_rows(tmp_path / FILE, schemas.FLOOR)
-
-    def wrong():
-        found = verify(tmp_path, {"answers": [answer]}, kept).mismatches
-        return sorted(one.column for one in found)
-
-    assert wrong() == []
-    kept[0]["test_item_shares"][1] += 0.01
-    assert wrong() == ["above_by_error"]
-    answer["floors"][0]["above_by"] += 1e-6
-    assert wrong() == ["above_by", "above_by_error"]

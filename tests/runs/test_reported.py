@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import quality_of
-from ncfbench.reporting.verify import runs as verify
 from ncfbench.runs import folder as runs
 from ncfbench.runs.reported import (
     BY_VALIDATION,
@@ -111,4 +110,3 @@ def test_the_curve_of_an_older_record_decides(tmp_path):
         100,
         0.4,
     )
-    assert verify.Run(record).reported["test_recall_at_50"] == 0.4

@@ -1,1 +1,0 @@
-"""Verification: recomputes every row and number of the tables from the raw records."""

@@ -1,0 +1,311 @@
+"""Numbers of kept results, from raw samples, curves and lists of recalls.
+
+A second computation: Arrow reads the files, NumPy and SciPy compute, and nothing else is imported.
+NaN stands for what is missing.
+"""
+
+import itertools
+import json
+import math
+from functools import cached_property
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy.stats import t as student
+
+RECALL, VALIDATION = "test_recall_at_50", "validation_recall_at_50"
+ARM = ("sampler", "stratum_size", "strata", "negatives", "uniform_items")
+"""Settings in which an arm and its baseline may differ."""
+EXACT_SEEDS = 6
+"""Up to here all n^n resamples are counted; of more seeds both computations draw theirs."""
+
+
+def rows_of(path):
+    return pq.read_table(path).to_pylist() if path.exists() else []
+
+
+def falls_to(level, at, values):
+    """Where the line through some points first falls to a level."""
+    below = np.flatnonzero(np.asarray(values) <= level)
+    if not len(below):
+        return math.nan
+    index = below[0]
+    if index == 0 or values[index - 1] == values[index]:
+        return float(at[index])
+    share = (level - values[index - 1]) / (values[index] - values[index - 1])
+    return float(at[index - 1] + share * (at[index] - at[index - 1]))
+
+
+class Run:
+    """A run, from its folder; of its summary only how it ended, and where it was timed."""
+
+    def __init__(self, folder):
+        self.folder, self.name = folder, folder.name
+        self.document = json.loads((folder / "config.json").read_text())
+        self.config = self.document["config"]
+        self.environment = json.loads((folder / "environment.json").read_text())
+        self.curve, self.timing = (rows_of(folder / f"{of}.parquet") for of in ("curve", "timing"))
+        (self.summary,) = rows_of(folder / "summary.parquet")
+        self.has_diverged = self.summary["status"] == "diverged"
+        self.is_over = self.has_diverged or self.summary["status"] == "finished"
+        self.full, self.spread = self._times("full")
+        self.step, _ = self._times("step")
+        self.losses = [row["probe_loss"] for row in self.curve]
+        self.at = [row["iteration"] for row in self.curve]
+        self.lowest = min(self.losses, default=math.nan)
+        full = [row for row in self.timing if row["kind"] == "full" and row["item_slots"]]
+        lengths = [row["iterations"] for row in full]
+        slots = [row["item_slots"] for row in full]
+        self.item_slots = np.average(slots, weights=lengths) if full else math.nan
+
+    @property
+    def sampler(self):
+        return self.config["sampler"]
+
+    def compared(self, *left_out):
+        """What it shares with the runs that it is compared with."""
+        of = {name: value for name, value in self.config.items() if name not in {*ARM, *left_out}}
+        return of | {"data": self.document["data_fingerprint"]}
+
+    def _times(self, kind):
+        """The median seconds of an iteration, and the quartiles' distance as a share of it."""
+        own = (kind, self.summary["environment_key"])
+        blocks = [row for row in self.timing if (row["kind"], row["environment_key"]) == own]
+        blocks = [row for row in blocks if not row["resumed"]] or blocks
+        half = max((row["iterations"] for row in blocks), default=0) / 2
+        times = [row["seconds"] / row["iterations"] for row in blocks if row["iterations"] >= half]
+        if not times:
+            return math.nan, 0.0
+        low, middle, high = np.quantile(times, (0.25, 0.5, 0.75))
+        return middle, (high - low) / middle
+
+    def iterations_to(self, level):
+        return falls_to(level, self.at, self.losses)
+
+    @cached_property
+    def chosen(self):
+        """The row of the largest validation recall, the first of equal ones, up to the evaluation
+        that lies ``patience`` behind it; without validation the last evaluated row.
+        """
+        tested = [row for row in self.curve if row[RECALL] is not None]
+        rows = [
+            row
+            for row in self.curve
+            if row[VALIDATION] is not None and row[f"{VALIDATION}_chance"] != 1
+        ]
+        if not rows:
+            return tested[-1] if tested else {}
+        recalls = [row[VALIDATION] for row in rows]
+        for end in range(len(rows)):
+            best = recalls.index(max(recalls[: end + 1]))
+            if end - best >= self.config["patience"]:
+                break
+        return rows[best]
+
+    @cached_property
+    def lists(self):
+        """Recalls of users and shares of items at the chosen row; None where they are not kept."""
+        for row in rows_of(self.folder / "evaluation.parquet"):
+            if (row["iteration"], row["split"]) == (self.chosen["iteration"], "test"):
+                return np.array(row["user_recalls"]), np.array(row["item_shares"])
+        return None
+
+    @property
+    def has_trained(self):
+        """Clearly above chance at the end, lower than before training, and about at rest."""
+        tested = [row for row in self.curve if row[RECALL] is not None]
+        if tested and tested[-1][f"{RECALL}_error"] is not None:
+            last, ends = tested[-1], ("_chance", "_error", "_item_error")
+            chance, *errors = (last[f"{RECALL}{end}"] or 0.0 for end in ends)
+            if chance < 1 and last[RECALL] - chance <= 2 * math.hypot(*errors):
+                return False
+        if self.at[0] == 0 and self.losses[0] == self.lowest:
+            return False
+        if len(self.losses) < 5:
+            return True
+        quarter = zip(self.at, self.losses, strict=True)
+        early = min(loss for at, loss in quarter if 4 * at <= 3 * self.at[-1])
+        is_at_rest = early - self.lowest < 0.1 * (self.losses[1] - self.lowest)
+        return self.lowest not in self.losses[:3] and is_at_rest
+
+
+def read_runs(folder):
+    found = (Run(path.parent) for path in folder.glob("*/config.json"))
+    return {run.name: run for run in found}
+
+
+def ratio_of_seeds(ratios):
+    """The geometric mean and its interval: the 2.5 and 97.5 % points of all resamples' mean
+    logarithms, stretched by t sqrt(n / (n - 1)) / 1.96 about the centre.
+    """
+    logs, n = np.log(np.asarray(ratios, float)), len(ratios)
+    if n == 1 or np.isnan(logs).any():
+        return math.exp(logs.mean()), math.nan, math.nan
+    resamples = (
+        np.array(list(itertools.product(logs, repeat=n)))
+        if n <= EXACT_SEEDS
+        else np.random.default_rng(1).choice(logs, (20_000, n))
+    )
+    ends = np.quantile(resamples.mean(axis=1), (0.025, 0.975), method="inverted_cdf")
+    stretch = student.ppf(0.975, n - 1) * math.sqrt(n / (n - 1)) / 1.959963984540054
+    return tuple(np.exp(logs.mean() + stretch * (of - logs.mean())) for of in (logs.mean(), *ends))
+
+
+def mean_interval(values):
+    """The mean and Student's 95 % interval."""
+    values, n = np.asarray(values, float), len(values)
+    half = student.ppf(0.975, n - 1) * values.std(ddof=1) / math.sqrt(n) if n > 1 else math.nan
+    return values.mean(), values.mean() - half, values.mean() + half
+
+
+def speedup_row(own, bases):
+    """Columns of a row of the speedup table, of arms and baselines of the same seeds."""
+    values, pairs = {}, list(zip(own, bases, strict=bool(bases)))
+    columns = ("full_iteration_seconds", "full"), ("step_iteration_seconds", "step")
+    for column, name in (*columns, ("item_slots", "item_slots")):
+        values[column] = np.mean([getattr(run, name) for run in own])
+    is_timed = not np.isnan([run.full for run in (*own, *bases)]).any()
+    keys = {(run.environment["key"], base.environment["key"]) for run, base in pairs}
+    is_divided = is_timed and all(one == other for one, other in keys)
+    if pairs and is_timed:
+        values["full_iteration_spread"] = max(run.spread for run in (*own, *bases))
+    if pairs and is_divided:
+        for column, name in (("", "full"), ("step_", "step")):
+            ratios = [getattr(base, name) / getattr(run, name) for run, base in pairs]
+            _put(values, f"{column}per_iteration_speedup", ratio_of_seeds(ratios))
+    runs = (*own, *bases)
+    if not pairs or not is_timed or any(run.has_diverged for run in runs):
+        return values
+    if not all(base.has_trained for base in bases):
+        return values
+    arrivals = np.array([run.iterations_to(base.lowest) for run, base in pairs])
+    missed = np.isnan(arrivals)
+    theirs = np.array([base.iterations_to(base.lowest) for base in bases])
+    needed = np.where(missed, [run.at[-1] for run in own], arrivals)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fewer = np.where((theirs > 0) & (needed > 0), theirs / needed, math.nan)
+    sooner = fewer * [base.full / run.full for run, base in pairs]
+    values |= {
+        "seeds_reached": len(own) - missed.sum(),
+        "reference_loss": np.mean([base.lowest for base in bases]),
+        "iterations_to_reference": arrivals.mean(),
+        "seconds_to_reference": np.mean(arrivals * [run.full for run in own]),
+    }
+    known = [("iterations_speedup", fewer)] + [("total_speedup", sooner)] * is_divided
+    for column, ratios in known:
+        if missed.any():
+            values[f"{column}_at_most"] = ratio_of_seeds(ratios)[0]
+        else:
+            _put(values, column, ratio_of_seeds(ratios))
+    return values
+
+
+def recall_row(own):
+    """Columns of a row of the recall table."""
+    if any(run.has_diverged for run in own):
+        return {}
+    values = {"reported_epoch": np.mean([run.chosen.get("epoch", math.nan) for run in own])}
+    for cutoff in (10, 20, 50, 100):
+        column = f"test_recall_at_{cutoff}"
+        recalls = np.array([run.chosen.get(column) for run in own], float)
+        _put(values, column, mean_interval(recalls))
+    return values
+
+
+def _put(values, column, estimate):
+    values |= dict(zip((column, f"{column}_lower", f"{column}_upper"), estimate, strict=True))
+
+
+def error_of(rows):
+    """The standard error of a mean recall: within users, items and, where there are some, seeds."""
+    names = (f"{RECALL}_error", f"{RECALL}_item_error")
+    squares = [row[name] ** 2 for row in rows for name in names]
+    of_seeds = np.var([row[RECALL] for row in rows], ddof=1) if len(rows) > 1 else 0.0
+    return math.sqrt((sum(squares) + of_seeds) / len(rows))
+
+
+def above(own, floor):
+    """How far the mean recall of runs is above a floor's, and the error of that, paired."""
+    recalls = [run.chosen[RECALL] for run in own]
+    lists = [np.mean(of, axis=0) for of in zip(*(run.lists for run in own), strict=True)]
+    theirs = (np.array(floor[f"test_{of}"]) for of in ("user_recalls", "item_shares"))
+    users, items = (ours - other for ours, other in zip(lists, theirs, strict=True))
+    variance = users.var(ddof=1) / len(users) + len(items) / (len(items) - 1) * (items @ items)
+    if len(own) > 1:
+        variance += np.var(recalls, ddof=1) / len(own)
+    return np.mean(recalls) - floor[RECALL], math.sqrt(variance)
+
+
+def seconds_above(own, floor, error):
+    """The seconds of training at the first evaluation of all seeds that is clearly above a floor,
+    features counted.
+    """
+    curves = [{row["iteration"]: row[RECALL] for row in run.curve} for run in own]
+    for at in sorted(set.intersection(*map(set, curves))):
+        recalls = [curve[at] for curve in curves]
+        if None not in recalls and np.mean(recalls) - floor[RECALL] > 2 * error:
+            features = [run.document.get("feature_seconds", 0.0) for run in own]
+            return np.mean([at * run.full for run in own]) + np.mean(features)
+    return math.nan
+
+
+def soonest(arms):
+    """The level, 0.95 of the best mean validation recall, and for each arm that recall, the
+    iterations and the seconds of the mean curve to the level.
+
+    Args:
+        arms: runs of the same seeds, evaluated at the same iterations.
+    """
+    curves = []
+    for runs in arms:
+        rows = [[row for row in run.curve if row[VALIDATION] is not None] for run in runs]
+        # Before training recall is that of chance.
+        points = [[of[0][f"{VALIDATION}_chance"], *(row[VALIDATION] for row in of)] for of in rows]
+        at = np.array([0, *(row["iteration"] for row in rows[0])], float)
+        full = np.mean([run.full for run in runs])
+        curves.append((at, np.mean(points, axis=0), full))
+    level = 0.95 * max(recalls.max() for _, recalls, _ in curves)
+    arrivals = [falls_to(-level, at, -recalls) for at, recalls, _ in curves]
+    found = zip(curves, arrivals, strict=True)
+    return level, [(recalls.max(), first, first * full) for (_, recalls, full), first in found]
+
+
+def compare_tables(folder):
+    """How many numbers of the kept tables were computed again, and what of the tables is wrong."""
+    runs, wrong, numbers = read_runs(folder), [], 0
+    for row in rows_of(folder / "speedup.parquet"):
+        own, bases = ([runs[name] for name in row[of] or ()] for of in ("runs", "baseline_runs"))
+        values = speedup_row(own, bases)
+        wrong += [(row["sampler"], column) for column in _unequal(row, values)]
+        for run, base in zip(own, bases, strict=bool(bases)):
+            is_pair = run.compared() == base.compared() and base.sampler == row["baseline"]
+            wrong += [] if is_pair else [(row["sampler"], f"{run.name} beside {base.name}")]
+        numbers += len(values)
+    listed = []
+    for row in rows_of(folder / "recall.parquet"):
+        own = [runs[name] for name in row["runs"]]
+        values = recall_row(own)
+        wrong += [(row["sampler"], column) for column in _unequal(row, values)]
+        alike = [run.compared("seed") | {"sampler": run.sampler} for run in own]
+        if any(one != alike[0] | {"sampler": row["sampler"]} for one in alike):
+            wrong.append((row["sampler"], "runs that differ"))
+        numbers, listed = numbers + len(values), listed + row["runs"]
+    missing = {name for name, run in runs.items() if run.is_over} - {*listed}
+    return numbers, wrong + [("missing or twice", name) for name in missing or _twice(listed)]
+
+
+def _unequal(row, values):
+    """Yield the columns whose number is another, or is not there in one of both."""
+    seeds = row["seeds"]
+    for column in {*values, *(name for name, value in row.items() if isinstance(value, float))}:
+        kept, value = (of.get(column) for of in (row, values))
+        kept, value = (math.nan if of is None else of for of in (kept, value))
+        is_end = column.endswith(("_lower", "_upper"))
+        tolerance = 1e-9 if not is_end else 1e-7 if seeds <= EXACT_SEEDS else 0.02
+        both_missing = math.isnan(kept) and math.isnan(value)
+        if not (both_missing or math.isclose(kept, value, rel_tol=tolerance, abs_tol=1e-12)):
+            yield column
+
+
+def _twice(names):
+    return {name for name in names if names.count(name) > 1}

@@ -1,0 +1,146 @@
+"""Kept tables and printed figures beside a computation that shares nothing with the program."""
+
+import math
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from records import (
+    RECALL,
+    VALIDATION,
+    above,
+    compare_tables,
+    error_of,
+    read_runs,
+    recall_row,
+    rows_of,
+    seconds_above,
+    speedup_row,
+)
+
+REPOSITORY = Path(__file__).parents[2]
+RESULTS = REPOSITORY / "results"
+FOLDERS = sorted(path.parent.name for path in RESULTS.glob("*/speedup.parquet"))
+NAMES = {
+    "CiteULike, `good`": ("cite", False),
+    "CiteULike, [wider bag](docs/encoders.md#a-good-start)": ("cite", True),
+    "MovieLens with plots": ("plots", False),
+    "anime": ("anime", False),
+    "Yelp": ("yelp", False),
+    "Debian's packages": ("debian", False),
+    "MovieLens 100K by time, `mf` and `ns`": ("ml-time", False),
+}
+"""Rows of README.md: the data set, and whether the bag is bare."""
+TABLE_3 = [(encoder, loss) for encoder in ("cnn", "lstm") for loss in ("SG", "MSE", "Log", "Hinge")]
+
+
+@cache
+def runs_of(folder):
+    return read_runs(RESULTS / folder)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_number_of_the_kept_tables(folder):
+    numbers, wrong = compare_tables(RESULTS / folder)
+    assert numbers > 10
+    assert wrong == []
+
+
+def cells_of(page, begin):
+    """The cells of a page's first line that begins so."""
+    line = next(line for line in read(page).splitlines() if line.startswith(f"| {begin} |"))
+    return line.strip("| ").split(" | ")
+
+
+@cache
+def read(page):
+    return (REPOSITORY / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_answer_on_six_data_sets(name):
+    """README's rows: floors, recalls, paired differences, and seconds to the floors."""
+    dataset, is_bare = NAMES[name]
+    own = [
+        run
+        for run in runs_of("good-start").values()
+        if (run.config["dataset"], run.config.get("bare_bag", False)) == (dataset, is_bare)
+    ]
+    digest = own[0].document["data_fingerprint"]
+    kept = rows_of(RESULTS / "good-start/floors.parquet")
+    floors = {row["floor"]: row for row in kept if row["data_fingerprint"] == digest}
+    best = max(floors.values(), key=lambda row: row[VALIDATION])
+    _, named, trained, difference, *passed = cells_of("README.md", name)
+    if named != "the same":
+        parts = ("content_seconds", "choice_seconds", "fit_seconds")
+        seconds = sum(best[part] for part in parts)
+        assert named.split()[0].lower() == best["floor"]
+        assert named.split()[1] == f"{best[RECALL]:.3f},"
+        assert float(named.split()[2]) == pytest.approx(seconds, rel=0.005)
+    recall = np.mean([run.chosen[RECALL] for run in own])
+    assert len(own) == 5
+    assert trained == f"{recall:.3f} ± {error_of([run.chosen for run in own]):.3f}"
+    by, error = above(own, best)
+    assert difference == f"{by:.3f} ± {error:.3f}"
+    for floor, cell in zip((floors["profile"], best), passed, strict=True):
+        by, error = above(own, floor)
+        seconds = seconds_above(own, floor, error) if by > 2 * error else math.nan
+        assert cell == ("-" if math.isnan(seconds) else f"{seconds:.1f}")
+
+
+@pytest.mark.parametrize(("encoder", "loss"), TABLE_3)
+def test_times_sooner_by_the_clock_of_a_profile(encoder, loss):
+    """Table 3: iterations of the runs, by the length of an iteration in rounds that took turns."""
+    folder = "citeulike-title-tags"
+    name = f"CiteULike, {encoder.upper()} | {loss}"
+    _, _, printed, *_ = cells_of("docs/paper.md", name)
+    wanted = {"encoder": encoder, "loss": loss.lower(), "sampler": "strat-ns"}
+    (row,) = (
+        row
+        for row in rows_of(RESULTS / folder / "speedup.parquet")
+        if wanted.items() <= row.items() and not row["variant"]
+    )
+    (clock,) = (
+        profiled
+        for profiled in rows_of(RESULTS / folder / "costmodel.parquet")
+        if wanted.items() <= profiled.items()
+        and (profiled["rounds"], profiled["data_fingerprint"]) == (7, row["data_fingerprint"])
+        and (profiled["unusual_settings"], profiled["stratum_size"]) == ("", 4)
+    )
+    runs = runs_of(folder)
+    own, bases = ([runs[name] for name in row[of]] for of in ("runs", "baseline_runs"))
+    fewer = speedup_row(own, bases)
+    length = clock["measured_full_speedup"]
+    total, ends = fewer["iterations_speedup"] * length, []
+    for end, sign in (("lower", -1), ("upper", 1)):
+        of_runs = math.log(fewer[f"iterations_speedup_{end}"] / fewer["iterations_speedup"])
+        of_clock = math.log(clock[f"{end}_full_speedup"] / length)
+        ends.append(total * math.exp(sign * math.hypot(of_runs, of_clock)))
+    assert printed == f"{total:.2f} ({ends[0]:.2f} to {ends[1]:.2f})"
+
+
+@pytest.mark.parametrize("sampler", ["iid", "neg", "strat", "ns", "strat-ns"])
+@pytest.mark.parametrize("column", [1, 2])
+def test_recall_at_the_chosen_epoch(sampler, column):
+    """Table 4's first rows: the mean over seeds, and Student's interval."""
+    loss = ("sg", "mse")[column - 1]
+    folder, wanted = "citeulike-title-tags", {"encoder": "cnn", "loss": loss, "sampler": sampler}
+    (row,) = (
+        row
+        for row in rows_of(RESULTS / folder / "recall.parquet")
+        if wanted.items() <= row.items() and not row["variant"]
+    )
+    own = [runs_of(folder)[name] for name in row["runs"]]
+    below = read("docs/paper.md").split("| CiteULike, CNN | SG | MSE |", 1)[1]
+    line = next(line for line in below.splitlines() if line.startswith(f"| `{sampler}` |"))
+    printed = line.strip("| ").split(" | ")[column].replace("*", "")
+    values = recall_row(own)
+    middle, *ends = (values[f"{RECALL}{end}"] for end in ("", "_lower", "_upper"))
+    assert printed.startswith(f"{middle:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]")
+
+
+def test_it_shares_nothing_with_the_program():
+    name = "ncf" + "bench"
+    for path in Path(__file__).parent.glob("*.py"):
+        assert name not in path.read_text(encoding="utf-8")
