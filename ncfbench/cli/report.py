@@ -101,8 +101,8 @@ def report(
         bool,
         typer.Option(
             "--verify",
-            help="Compute tables and summaries again from the raw samples and curves; exit code 6 if"
-            " a kept number is another.",
+            help="Compute tables and summaries again from raw samples and curves; exit code 6 if a"
+            " kept number is another.",
         ),
     ] = False,
     full: Annotated[
