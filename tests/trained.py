@@ -50,8 +50,8 @@ BEST = f"vectors/{RECOMMENDATIONS}"
 
 
 def recommend(folder, *, data_dir, count=50, said=None):
-    """Export a run's vectors into its folder, with each user's best items."""
-    more = {"top": count, "again": True, "data_dir": data_dir}
+    """Export a run's vectors into its folder, with each user's best items of the test."""
+    more = {"top": count, "candidates": "test", "again": True, "data_dir": data_dir}
     export_vectors(folder, folder / "vectors", progress=said, **more)
 
 

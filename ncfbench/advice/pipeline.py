@@ -26,8 +26,7 @@ from ncfbench.config import Folder, Locations
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.errors import DataError, UsageError
-from ncfbench.floors.measure import lack
-from ncfbench.floors.pipeline import floor
+from ncfbench.floors.pipeline import fit_within
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.beside import read_floors
 from ncfbench.reporting.floors import by_validation, floors_of
@@ -41,8 +40,6 @@ from ncfbench.timing.contention import OtherPrograms
 FOLDER, ANSWER = "advice", "answer.json"
 """Folder of the races, below the folder of the runs, and the file of each with its answer."""
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
-FLOORS = ("popularity", "profile", "ease", "ials", "ridge")
-"""In the order in which they are fitted: those that rank known items best first."""
 FLOORS_SHARE = 0.1
 """Share of the budget that the floors of a race may take."""
 RESERVE = (5.0, 0.02)
@@ -197,20 +194,18 @@ def _fit_floors(
     dataset: Dataset, locations: Locations, clock: Clock, progress: Progress
 ) -> list[str]:
     """Fit the floors that have time and are not kept; return why others were left out."""
-    names = [name for name in FLOORS if lack(dataset, name) is None]
-    if not names or not dataset.holds_out("test"):
-        return []
     try:
-        fitted = floor(
+        fitted = fit_within(
             dataset,
-            floors=names,
-            total_seconds=FLOORS_SHARE * clock.budget_seconds,
-            data_dir=locations.data_dir,
-            say=progress.say,
-            show=lambda text: progress.move(int(clock.spent), f"floors, {text}"),
+            FLOORS_SHARE * clock.budget_seconds,
+            locations.data_dir,
+            progress.say,
+            lambda text: progress.move(int(clock.spent), f"floors, {text}"),
         )
     except (DataError, UsageError) as error:
         return [str(error)]
+    if fitted is None:
+        return []
     found = by_validation(floors_of(fitted.rows))
     shown = ", ".join(result.label("validation") for result in found)
     links = f"validation links (chance: {chance(dataset, 'validation'):.3f})"

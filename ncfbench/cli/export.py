@@ -14,45 +14,91 @@ from ncfbench.cli.output import print_json, print_sentences, print_views, progre
 
 @reporting
 def export(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, or its name below --runs-dir.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of a run, or its name below --runs-dir; with --floor also a data set."
+        ),
+    ],
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="New or empty folder for the files.")
     ],
+    floor: Annotated[
+        str | None,
+        option(
+            metavar="NAME",
+            help="A kept floor, such as ridge: its vectors, or beside a run those of both.",
+        ),
+    ] = None,
+    on_all_links: Annotated[
+        bool,
+        option(
+            "--on-all-links",
+            help="Train and fit once more, on the held-out links too: for production.",
+        ),
+    ] = False,
     top: Annotated[
         int | None,
         option(metavar="N", help="Write each user's N best items too, in recommendations.parquet."),
     ] = None,
+    candidates: Annotated[
+        str,
+        option(
+            metavar="NAME",
+            help="Items that --top ranks: all but the user's, or those of the test.",
+            default=True,
+        ),
+    ] = "all",
     again: Annotated[bool, option("--again", help="Replace the vectors that DIR holds.")] = False,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Write a run's vectors of users and items, its parameters, and its users' best items.
+    """Write vectors of users and items, for other programs: a run's, a floor's, or those of both.
 
-    The dot product of a user's vector and an item's is the score that recall and recommendations
-    rank by. The parameters are those of the epoch that the run reports. DIR gets users.npy and
-    items.npy (float32), users.parquet and items.parquet (ids beside the vectors),
-    towers.safetensors (all parameters by name) and meta.json (settings, and what the vectors are).
-    It is there when all is written, or not at all. docs/vectors.md reads the files by NumPy, FAISS
-    and PyTorch. With --top, the items that the run's test ranks are ranked for every user; nothing
-    is trained.
+    The dot product of a user's vector and an item's is the score that recall ranks by. A run's
+    vectors are those of the epoch that it reports. With --floor ridge they are those of ridge
+    regression, by the leading singular vectors of its scores; a run beside it is blended with it,
+    by the weight that validation links chose. --on-all-links repeats the same epochs, penalty and
+    weight with the held-out links.
 
-    Example: ncfbench export runs/custom-bow-softmax-strat-ns-seed0-1a2b3c vectors --top 50
+    DIR gets users.npy and items.npy (float32), users.parquet and items.parquet (ids beside the
+    vectors), towers.safetensors (a run's parameters by name) and meta.json (settings, and what the
+    vectors are). It is there when all is written, or not at all. docs/vectors.md reads the files by
+    NumPy, FAISS and PyTorch.
+
+    Examples:
+
+    ncfbench export runs/custom-bow-softmax-strat-ns-seed0-1a2b3c vectors --floor ridge --top 50
+
+    ncfbench export custom vectors --floor ridge
     """
     from ncfbench.training.export import FILES, export_vectors
     from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 
     progress = progress_bar(quiet=quiet)
     meta = export_vectors(
-        run, folder, top=top, again=again, data_dir=data_dir, runs_dir=runs_dir, progress=progress
+        source,
+        folder,
+        floor=floor,
+        on_all_links=on_all_links,
+        top=top,
+        candidates=candidates,
+        again=again,
+        data_dir=data_dir,
+        runs_dir=runs_dir,
+        progress=progress,
     )
     if json_:
         print_json(meta)
         return
+    of = [meta[name] for name in ("run", "floor") if name in meta]
     print_sentences(
         f"Vectors of {meta['users']:,} users and {meta['items']:,} items of {meta['dataset']}, of"
-        f" {meta['dimension']} numbers, after epoch {meta['epoch']:g}; {meta['seconds']:.1f} s."
+        f" {meta['dimension']} numbers, by {' and '.join(of)}"
+        + ", trained on all links" * on_all_links
+        + f"; {meta['seconds']:.1f} s."
     )
-    files = FILES if top is None else (*FILES, RECOMMENDATIONS)
+    files = [name for name in (*FILES, RECOMMENDATIONS) if (folder / name).exists()]
     print_views(f"Written: {', '.join(files)} in {folder}")

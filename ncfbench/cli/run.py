@@ -87,7 +87,9 @@ def run(
     recall is that of the epoch that validation chose; the last epoch's stands beside it. The
     records are kept in a folder below --runs-dir; `ncfbench report` compares them. A finished run
     is not trained again; with --resume --again a run is continued where there is one to continue,
-    and begun where there is none. The last lines set its recall beside the kept floors of the data.
+    and begun where there is none. The last lines set its recall beside the kept floors of the data,
+    and beside a blend of the run and the best of them, whose weight validation links choose.
+    --preset good fits profiles and ridge regression first, where they fit in two minutes.
 
     Example: ncfbench run --dataset synthetic --sampler strat-ns --loss hinge --epochs 5
     """
@@ -119,9 +121,10 @@ def run(
         settings = complete(chosen | {"devices": jax.device_count()})
     from ncfbench.training import run as training
 
-    record = training.run(
+    record = training.run_and_blend(
         settings,
         locations,
+        fits_floors=preset == "good",
         resume=resume,
         again=again,
         progress=progress,
@@ -135,11 +138,14 @@ def run(
 def _print_results(
     record: RunRecord, floors: Sequence[FloorResult], data_dir: Path | None, *, json_: bool
 ) -> None:
-    from ncfbench.reporting.floors import compare, floor_command, reported_recall, run_sentence
+    from ncfbench.reporting.blends import blend_of_runs
+    from ncfbench.reporting.floors import compare, reported_recall
     from ncfbench.reporting.views.run import ledger_table, run_table
+    from ncfbench.reporting.worth import floor_command, run_sentence
     from ncfbench.runs.reported import describe_fall, evaluations_of
 
     recall = reported_recall(record)
+    both = blend_of_runs([record], floors)
     fall = describe_fall(record.curve, record.config.patience)
     if fall is not None:
         say(f"Warning: {fall}")
@@ -156,6 +162,7 @@ def _print_results(
             for floor in floors
             for stands in [compare(recall, floor)]
         ]
+        found["blend"] = both and both.facts
         print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
         more = []
@@ -163,7 +170,7 @@ def _print_results(
             more.append(f"Updated by row (docs/optimizers.md): {', '.join(tables)}.")
         if recall is not None:
             to_fit = floor_command(record.config.dataset, data_dir)
-            more.append(run_sentence(floors, recall) if floors else to_fit)
+            more.append(run_sentence(floors, recall, both) if floors else to_fit)
         table = run_table(record.summary, record.curve, record.feature_seconds)
         print_views(table, ledger_table(record.ledger), *more, f"Records: {record.folder}")
 

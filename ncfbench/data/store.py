@@ -12,10 +12,11 @@ Replacing the manifest is one rename: an interrupted ``prepare`` leaves the prev
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,16 @@ class Dataset(Content):
     def has_links(self) -> NDArray[np.bool_]:
         """bool[n_users]: which users have training links; the others are cold."""
         return np.asarray(self.graph.user_degrees > 0)
+
+    def on_all_links(self) -> Dataset:
+        """Return the data set with all links for training, under a fingerprint of its own."""
+        fingerprint = hashlib.sha256(f"{self.fingerprint}, all links".encode()).hexdigest()
+        return replace(
+            self,
+            split=np.zeros_like(self.split),
+            held_out=None if self.held_out is None else np.zeros_like(self.held_out),
+            manifest={**self.manifest, "fingerprint": fingerprint},
+        )
 
     def items_of(self, split: Split) -> Int32:
         """Return the ids of the items in a split, ascending."""

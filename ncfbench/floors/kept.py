@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,3 +22,16 @@ def read(folder: Path, fingerprint: str) -> list[Row]:
     """
     rows = tables.read_rows(folder / FILE, FLOOR) if (folder / FILE).exists() else []
     return [row for row in rows if row["data_fingerprint"] == fingerprint]
+
+
+def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
+    """Return the floor with the most recall of validation links, or that of a name; None without.
+
+    Of a floor with several settings the one with a chosen penalty counts first.
+    """
+
+    def order(row: Row) -> tuple[float, bool]:
+        return row["validation_recall_at_50"], row["chosen_by"] != "given"
+
+    able = (row for row in rows if name in (None, row["floor"]))
+    return max((row for row in able if row["validation_recall_at_50"]), key=order, default=None)

@@ -60,11 +60,7 @@ class Case:
         Features stand beside texts where profiles then have more recall of validation links.
         """
         task = Task.of(dataset)
-        splits: dict[str, HeldOut] = {
-            split: HeldOut(task, *dataset.links(split), dataset.candidates(split))
-            for split in EVALUATED
-            if len(dataset.links(split)[0])
-        }
+        splits = HeldOut.of(task, dataset)
         if not needs_content:
             return cls(dataset, task, splits, memory_bytes, None, 0.0)
         begin = time.perf_counter()
@@ -208,6 +204,13 @@ def measure(
             lists = quality.user_recalls.tolist(), quality.item_shares.tolist()
             row |= dict(zip(OF_USERS[split], lists, strict=True))
     return row
+
+
+def refit(dataset: Dataset, row: Mapping[str, Any]) -> tuple[Task, Fitted]:
+    """Fit a kept floor again to the training links of a data set, with its content and penalty."""
+    contents = contents_of(dataset)[0] if row["content"] else {}
+    task = Task.of(dataset, contents.get(row["content"]))
+    return task, FLOORS[row["floor"]].fit(task, row["penalty"] or 0.0)
 
 
 def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choice:

@@ -20,6 +20,8 @@ from ncfbench.storage.schemas import FLOOR
 from ncfbench.timing import environment
 
 BUDGET_SECONDS = 600.0
+IN_ORDER = ("popularity", "profile", "ease", "ials", "ridge")
+"""The order of floors where time is short: those that rank known items best first."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,24 @@ def floor(
     if not rows:
         raise UsageError(" ".join(_sentences(left_out)))
     return Floors(name, data.fingerprint, path, rows, left_out)
+
+
+def fit_within(
+    data: Dataset,
+    seconds: float,
+    data_dir: Folder = None,
+    say: Callable[[str], None] = print,
+    show: Callable[[str], object] = lambda text: None,
+) -> Floors | None:
+    """Fit those floors of a data set that have time and are not kept; None where it can have none.
+
+    Raises:
+        DataError, UsageError: see :func:`floor`.
+    """
+    names = [name for name in IN_ORDER if lack(data, name) is None]
+    if not names or not data.holds_out("test"):
+        return None
+    return floor(data, floors=names, total_seconds=seconds, data_dir=data_dir, say=say, show=show)
 
 
 def _sentences(left_out: Mapping[str, str]) -> list[str]:

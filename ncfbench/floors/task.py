@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -18,6 +18,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
 from ncfbench.runs.quality import Evaluation, Exposure, Ranking
 from ncfbench.runs.ranks import Scores, by_user, rank_links
+from ncfbench.storage.schemas import EVALUATED
 
 Features: TypeAlias = "sparse.csr_array | Float32"
 BLOCK_SCORES = 2**24
@@ -109,16 +110,28 @@ class HeldOut:
         task: the training links.
         users, items: the ends of each held-out link.
         candidates: int32[C], ids of the items that are ranked, ascending.
+
+    Attributes:
+        left_out: returns the indices that are no candidates of a user; None where all are.
     """
+
+    @classmethod
+    def of(cls, task: Task, dataset: Dataset) -> dict[str, HeldOut]:
+        """Return those of each split of a data set that has any."""
+        return {
+            split: cls(task, *dataset.links(split), dataset.candidates(split))
+            for split in EVALUATED
+            if len(dataset.links(split)[0])
+        }
 
     def __init__(self, task: Task, users: Ids, items: Ids, candidates: Ids) -> None:
         order = np.lexsort((items, users))
         self.candidates, self._users = candidates, users[order]
         self._index = np.searchsorted(candidates, items[order])
         links, more = task.links_UxI, {}
-        self._left_out = None
+        self.left_out: Callable[[int], Ids] | None = None
         if task.leaves_out_known:  # of all items, each at the index that is its id
-            self._left_out = by_user(links.indptr, links.indices)
+            self.left_out = by_user(links.indptr, links.indices)
             more = {"n_excluded": np.diff(links.indptr), "is_new": task.item_degrees == 0}
         degrees = np.diff(links.indptr)
         self._ranking = Ranking(self._users, self._index, len(candidates), degrees > 0, **more)
@@ -137,7 +150,7 @@ class HeldOut:
         size = max(BLOCK_SCORES // len(self.candidates), 1)
         watch = None if exposure is None else exposure.add
         return self._ranking(
-            rank_links(scores, self._users, self._index, size, self._left_out, watch)
+            rank_links(scores, self._users, self._index, size, self.left_out, watch)
         )
 
 

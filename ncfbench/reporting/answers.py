@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from statistics import fmean as mean
 from typing import Any, NamedTuple
 
@@ -20,8 +20,9 @@ from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.reporting.arms import ArmResult, arms_of
+from ncfbench.reporting.blends import BlendResult, blend_of
 from ncfbench.reporting.convergence import find_fault, why_no_ratio
-from ncfbench.reporting.floors import FloorResult
+from ncfbench.reporting.floors import FloorResult, arm_beside
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import (
     Run,
@@ -92,6 +93,13 @@ class Answer:
     def judged_by(self) -> Split:
         """The links whose recall compares arms with floors, and with each other over time."""
         return "test"
+
+    @cached_property
+    def blends(self) -> list[BlendResult]:
+        """The kept blend of the arm that stands beside floors; none where there is none."""
+        arm = arm_beside(self.arms, self.best, self.judged_by) if self.floors else None
+        found = None if arm is None else blend_of(arm, self.floors)
+        return [] if found is None else [found]
 
     @property
     def asks(self) -> str:

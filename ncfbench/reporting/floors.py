@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ncfbench.data.content import Split
-from ncfbench.errors import either
 from ncfbench.reporting.arms import NDCG, TEST_RECALL, ArmRecall, ArmResult
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import (
@@ -225,14 +222,14 @@ def compare(own: ArmRecall | None, other: FloorResult) -> Standing:
     known = [error for error in errors if error is not None]
     if len(known) < len(errors):
         return Standing("unknown", above_by)
-    error = math.hypot(*known)
+    return standing_by(above_by, math.hypot(*known), len(own.recalls))
+
+
+def standing_by(above_by: float, error: float, seeds: int) -> Standing:
+    """Return how something stands that is above another by a difference with an error."""
     word: Word = "passes" if above_by > 0 else "below"
-    return Standing(
-        "level" if abs(above_by) <= CLEAR_ERRORS * error else word,
-        above_by,
-        error,
-        has_seeds=len(own.recalls) > 1,
-    )
+    word = "level" if abs(above_by) <= CLEAR_ERRORS * error else word
+    return Standing(word, above_by, error, has_seeds=seeds > 1)
 
 
 def standing(arm: ArmResult, floor: FloorResult, split: Split = "test") -> Standing:
@@ -263,180 +260,6 @@ def arm_beside(
 ) -> ArmResult | None:
     """Return the arm that is set beside floors: the recommended one, else :func:`best_of` all."""
     return best if best is not None and best.judged(split) else best_of(arms, split)
-
-
-def floors_sentence(
-    floors: Sequence[FloorResult],
-    arms: Sequence[ArmResult],
-    best: ArmResult | None,
-    *,
-    is_falling: bool = False,
-) -> str:
-    """Return the sentences of :func:`floors_sentences`."""
-    found = floors_sentences(floors, arms, best, is_falling=is_falling)
-    return " ".join(filter(None, found))
-
-
-def floors_sentences(
-    floors: Sequence[FloorResult],
-    arms: Sequence[ArmResult],
-    best: ArmResult | None,
-    *,
-    is_falling: bool = False,
-    split: Split = "test",
-) -> tuple[str, str]:
-    """Return why training is not worth it, if so, and how the best arm stands to the floors;
-    nothing without floors, or where times are simulated.
-
-    Validation links choose the floor and the arms that are named, and test links judge: the best
-    arm beside the best floor; where it does not pass that, the arm of the largest validation recall
-    too, and the best floor of those that the first one passes. Where validation links judge, their
-    recalls stand there, beside chance, and those of test links in a sentence of their own.
-
-    Args:
-        floors: the best first.
-        best: the recommended arm, if there is one.
-        is_falling: whether longer training may help, since the loss still falls.
-        split: the links that judge.
-    """
-    floors = [floor for floor in floors if floor.recall_on(split) is not None]
-    arms = [arm for arm in arms if not arm.has_diverged]
-    if not floors or any(run.is_simulated for arm in arms for run in arm.runs.values()):
-        return "", ""
-    first, own, top = floors[0], arm_beside(arms, best, split), best_of(arms, split)
-    recall, highest = own and own.judged(split), top and top.judged(split)
-    if own is None or top is None or not (recall and highest):
-        return "", f"{_reaches(first, split)}; no arm has a recall to compare."
-    name = "this arm" if own is best else own.name
-    stands, theirs = standing(own, first, split), standing(top, first, split)
-    against, sentences = "", list[str]()
-    if stands.word == "unknown":
-        sentences.append(
-            f"{_reaches(first, split)}, {name} {recall.recall:.3f}: an error is missing, so nothing"
-            " is known of the difference."
-        )
-    elif stands.word != "passes" and theirs.word in ("passes", "unknown"):
-        relation = "level with" if stands.word == "level" else "below"
-        sentence = f"{_reaches(first, split)}; {_named(name, recall)} is {relation} {_it(first)}"
-        sentence += _note(stands)
-        if theirs.word == "passes":
-            chosen_by = split if highest.validation is None else "validation"
-            other = f"{top.name}, which has the highest {chosen_by} recall,"
-            sentence += f", and {_named(other, highest)} {_passes(theirs, first)}"
-        sentences.append(f"{sentence}.")
-    elif stands.word != "passes":
-        # Of the two the one that is nearer.
-        is_other = theirs.word == "level" and stands.word == "below"
-        who, judged, apart = (top.name, highest, theirs) if is_other else (name, recall, stands)
-        worth = "not clearly worth it" if apart.word == "level" else "not worth it"
-        against = (
-            f"Training is {worth}{' yet' * is_falling}, by these runs:"
-            f" {_reaches(first, split, 'it')},"
-            f" {who} {judged.recall:.3f}{_note(apart)}."
-        )
-    for floor in floors:
-        passed = standing(own, floor, split)
-        if passed.word == "passes":
-            who = _named(name, recall)
-            sentences.append(f"{_reaches(floor, split)}; {who} {_passes(passed, floor)}.")
-            break
-    sentences += _by_ndcg(recall, name, first)
-    if split != "test" and own.chosen:
-        has = "have" if is_plural(first) else "has"
-        sentences.append(
-            f"On test links{_chance(first, 'test')}, which choose nothing, {first.name} {has}"
-            f" {first.recall:.3f}, {name} {own.chosen.recall:.3f}"
-            f"{_note(compare(own.chosen, first))}."
-        )
-    return against, " ".join(sentences)
-
-
-def run_sentence(floors: Sequence[FloorResult], own: ArmRecall) -> str:
-    """Return how the recall of a run stands to the floors of its data.
-
-    Args:
-        floors: one at least, the best first.
-        own: see :func:`reported_recall`.
-    """
-    words = {"passes": "above", "level": "level with", "below": "below", "unknown": "beside"}
-    names: dict[str, list[str]] = {word: [] for word in words}
-    for floor in floors:
-        stands = compare(own, floor)
-        note = stands.note or " (its error is not known)"
-        names[stands.word].append(floor.row["floor"] + note)
-    parts = ", ".join(f"{words[word]} {either(of, 'and')}" for word, of in names.items() if of)
-    recall = f"{own.recall:.3f}" + (f" ± {own.error:.3f}" if own.error is not None else "")
-    reached = ", ".join(floor.label() for floor in floors)
-    return f"Without training: {reached}. This run's recall@50, {recall}, is {parts}."
-
-
-def floor_command(dataset: str, data_dir: Path | str | None) -> str:
-    """Return the sentence that names the command for floors of a data set.
-
-    Args:
-        data_dir: as the user gave it, to be repeated.
-    """
-    words = ["ncfbench", "floor", dataset, *(["--data-dir", str(data_dir)] if data_dir else [])]
-    return f"To see what is reached without training: {shlex.join(words)}"
-
-
-def _passes(stands: Standing, floor: FloorResult) -> str:
-    """Return when an arm passes a floor, and by how much."""
-    it, seconds = _it(floor), stands.seconds
-    when = "" if seconds is None else f" after {three_digits(seconds)} s"
-    if not stands.is_first:
-        return f"passes {it}{when}{_note(stands)}"
-    when = f", after {three_digits(seconds)} s" if seconds else ", before training"
-    return f"is above {it} at its first evaluation{when}{_note(stands)}"
-
-
-def _note(stands: Standing) -> str:
-    """Return a difference in brackets, which says where its error has no part of the seeds."""
-    return stands.note if stands.has_seeds else stands.note.replace(")", ", one seed)")
-
-
-def _by_ndcg(own: ArmRecall | None, name: str, floor: FloorResult) -> list[str]:
-    """Return who is ahead by NDCG@50, in the digits shown, where by recall@50 it is the other."""
-    if own is None:
-        return []
-    ndcg, recall = floor.ndcg_on(own.split), floor.recall_on(own.split)
-    if own.ndcg is None or ndcg is None or recall is None:
-        return []
-    ours, theirs = (f"{each:.3f}" for each in (own.ndcg, ndcg))
-    if ours == theirs or (own.ndcg > ndcg) == (own.recall > recall):
-        return []
-    by = "By NDCG@50" + " of validation links" * (own.split == "validation")
-    if ours > theirs:
-        return [f"{by} {name} is ahead, with {ours} to {theirs}."]
-    verb = "are" if is_plural(floor) else "is"
-    return [f"{by} {floor.name} {verb} ahead, with {theirs} to {ours}."]
-
-
-def _named(name: str, own: ArmRecall) -> str:
-    """Return an arm's name, with its recall where no other sentence has that."""
-    if own.split == "test":
-        return name
-    return f"{name.removesuffix(',')}, with {own.recall:.3f},"
-
-
-def _chance(floor: FloorResult, split: Split) -> str:
-    """Return the recall by chance in brackets; nothing where it is not known."""
-    chance = floor.chance_on(split)
-    return "" if chance is None else f" (chance: {chance:.3f})"
-
-
-def _reaches(floor: FloorResult, split: Split = "test", training: str = "training") -> str:
-    verb, name = "reach" if is_plural(floor) else "reaches", floor.name
-    if training == "training" and name.islower():
-        name = f"{name[0].upper()}{name[1:]}"
-    time, links = three_digits(floor.seconds), ""
-    if split == "validation":
-        links = f" on validation links{_chance(floor, split)}"
-    return f"{name} {verb} {floor.recall_on(split):.3f}{links} in {time} s without {training}"
-
-
-def _it(floor: FloorResult) -> str:
-    return "them" if is_plural(floor) else "it"
 
 
 def is_plural(floor: FloorResult) -> bool:

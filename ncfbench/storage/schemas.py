@@ -133,6 +133,17 @@ The columns of :data:`OF_USERS` are as in :data:`EVALUATION`; those of validatio
 where there are none.
 """
 
+BLEND = _schema(
+    "blend",
+    "text: floor metric number: weight numbers: weights heights number: penalty seconds",
+    ["number:", *QUALITY_COLUMNS],
+    ["floats:", *OF_USERS["test"], *OF_USERS["validation"]],
+)
+"""One row: a run's blend with a floor (:mod:`ncfbench.blending`). ``weight``: of the run;
+``heights``: the ``metric`` of validation links with each of the ``weights``; ``penalty``: of the
+floor, null where it has none; ``seconds``: to fit the floor again, to choose and to rank.
+"""
+
 
 def recommendations(named_users: bool, named_items: bool) -> pa.Schema:
     """Return the schema of recommendations: one row for each user and rank, the best first, with an

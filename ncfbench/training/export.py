@@ -1,10 +1,10 @@
-"""Vectors of a run's users and items, and its parameters, as files for other programs::
+"""Vectors of a run, of a floor or of both, as files for other programs::
 
     DIR/
         users.npy, users.parquet    float32[users, D]; id, vector
         items.npy, items.parquet    float32[items, D]; id, split, vector
-        towers.safetensors          the parameters by name, such as user_tower.vectors.embedding
-        meta.json                   the run, its settings, what the vectors are
+        towers.safetensors          a run's parameters, such as user_tower.vectors.embedding
+        meta.json                   the run, its settings, the floor, what the vectors are
         recommendations.parquet     with ``top``: each user's best items, best first
 
 Dot products of vectors are the scores that recall and recommendations rank by. Rows are in the
@@ -28,25 +28,23 @@ from numpy.typing import ArrayLike
 
 from ncfbench import __version__
 from ncfbench.catalog import find_encoder
-from ncfbench.config import Folder, RunConfig, digest
-from ncfbench.data import Dataset
+from ncfbench.config import Folder, Locations, digest
+from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.content import SPLITS
+from ncfbench.data.features import Float32
 from ncfbench.errors import DivergedError, UsageError
+from ncfbench.floors.kept import Row, best, read
 from ncfbench.models.tables import names_of
+from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.quality import can_rank
-from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
-from ncfbench.training.inference import Embedder
+from ncfbench.training import vectors
+from ncfbench.training.blended import blend_run
 from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 from ncfbench.training.recommend import named, require_items, write_recommendations
 from ncfbench.training.state import Parameters
-from ncfbench.training.trained import (
-    describe_parameters,
-    open_data,
-    read_trained,
-    restore_trained,
-)
+from ncfbench.training.trained import describe_parameters, open_data, read_trained
+from ncfbench.training.vectors import Vectors
 
 META, TOWERS = "meta.json", "towers.safetensors"
 FILES = ("users.npy", "users.parquet", "items.npy", "items.parquet", TOWERS, META)
@@ -59,73 +57,123 @@ SPLIT_NAMES = ("training", *SPLITS[1:])
 
 
 def export_vectors(
-    run: str | PathLike[str],
+    source: str | PathLike[str],
     folder: str | PathLike[str],
     *,
+    floor: str | None = None,
+    on_all_links: bool = False,
     top: int | None = None,
+    candidates: str = "all",
     again: bool = False,
     data_dir: Folder = None,
     runs_dir: Folder = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Write a run's vectors of users and items into a folder; return its ``meta.json``.
+    """Write vectors of users and items into a folder; return its ``meta.json``.
 
     The folder is there when all is written, or not at all.
 
     Args:
-        run: folder of a run, or its name below ``runs_dir``.
+        source: folder of a run, or its name below ``runs_dir``; or, with ``floor``, a data set.
         folder: a new or empty folder.
-        top: write the best items of each user too, at most so many; of those that the run's test
-            ranks.
+        floor: a kept floor of the data, whose vectors are written, or beside a run those of both
+            (:mod:`ncfbench.blending`).
+        on_all_links: train and fit once more, on held-out links too; recall is not known then.
+        top: write the best items of each user too, at most so many.
+        candidates: of these ``all`` items but those of the user's training links, or those that the
+            ``test`` ranks.
         again: replace the vectors that ``folder`` holds.
 
     Raises:
         DataError: the run is not there or has no checkpoint of its end any more, the data set is
             not that of the run, or a file cannot be written.
         DivergedError: a vector is not finite.
-        UsageError: the run's score is no dot product, it diverged, the folder is in use, or there
-            is nothing to rank.
+        UsageError: the run's score is no dot product, it diverged, the folder is in use, the floor
+            is not kept, or there is nothing to rank.
     """
     begin, progress = time.perf_counter(), progress or Progress()
-    home = Path(folder).resolve()
-    record = read_trained(run, runs_dir)
+    home, locations = Path(folder).resolve(), Locations.of(data_dir, runs_dir)
+    is_run = floor is None or not (locations.data_dir / str(source) / "manifest.json").exists()
+    record = read_trained(source, runs_dir) if is_run else None
     _require_free(home, again=again)
-    dataset = open_data(record, data_dir, progress.say)
+    if record is None:
+        dataset = open_dataset(str(source), data_dir=locations.data_dir, say=progress.say)
+    else:
+        dataset = open_data(record, data_dir, progress.say)
     if top is not None:
-        require_items(record.config, dataset, top)
-        if top > (n_candidates := len(dataset.candidates("test"))):
-            progress.say(f"--top {top}: there are only {n_candidates} items to rank.")
-    embedder, reported = restore_trained(record, dataset, progress.say)
-    schedule = Schedule.of(record.config, dataset.graph.n_links)
-    meta = {
+        require_items(None if record is None else record.config, dataset, top, candidates)
+        ranked = dataset.n_items if candidates == "all" else len(dataset.candidates("test"))
+        if top > ranked:
+            progress.say(f"--top {top}: there are only {ranked} items to rank.")
+    kept = None if floor is None else _kept_floor(floor, dataset, locations)
+    weight = None
+    if record is not None and kept is not None:
+        weight = _weight(record, str(floor), locations, progress)
+    meta: dict[str, Any] = {
         "version": __version__,
-        "dataset": record.config.dataset,
-        "data_fingerprint": record.data_fingerprint,
-        "run": record.name,
-        "run_digest": digest(record.config),
-        "settings": record.config.to_dict(),
-        "epoch": schedule.epoch_of(reported.iteration),
-        "iteration": reported.iteration,
-        "parameters": describe_parameters(record),
+        "dataset": dataset.name,
+        "data_fingerprint": dataset.fingerprint,
+        "on_all_links": on_all_links,
     }
+    if record is not None:
+        meta |= {
+            "run": record.name,
+            "run_digest": digest(record.config),
+            "settings": record.config.to_dict(),
+            "parameters": "of a run on all links" if on_all_links else describe_parameters(record),
+        }
+    dataset = dataset.on_all_links() if on_all_links else dataset
+    if record is not None and on_all_links:
+        record = vectors.trained_on_all(record, dataset, progress)
+    own = None if record is None else vectors.of_run(record, dataset, progress)
+    found = own if kept is None else vectors.of_floor(kept, dataset, progress)
+    if own is not None and found is not None and weight is not None:
+        found = vectors.of_both(own, found, weight, dataset)
+    assert found is not None, "there is a run or a floor"
+    meta |= found.facts
     with tables.atomic_folder(home) as new:
-        try:
-            more = embedder, reported.parameters, progress
-            meta |= _write_vectors(new, dataset, record.config, *more)
-        finally:
-            progress.end()
-        _write_parameters(new / TOWERS, reported.parameters, meta)
+        meta |= _write_vectors(new, dataset, record, found, progress)
+        if found.parameters is not None:
+            _write_parameters(new / TOWERS, found.parameters, meta)
         if top is not None:
-            about = {
-                "parameters": str(meta["parameters"]),
-                "epoch": f"{meta['epoch']:g}",
-                "iteration": f"{meta['iteration']}",
-            }
-            of_run = embedder, reported.parameters
-            write_recommendations(new / RECOMMENDATIONS, dataset, *of_run, top, about)
+            names = ("parameters", "epoch", "iteration", "floor", "weight_of_the_run")
+            about = {name: _text(meta[name]) for name in names if name in meta}
+            more = top, candidates, about
+            write_recommendations(new / RECOMMENDATIONS, dataset, found, *more)
         meta["seconds"] = round(time.perf_counter() - begin, 3)
         tables.write_json(new / META, meta)
     return meta
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _kept_floor(name: str, dataset: Dataset, locations: Locations) -> Row:
+    """Return the row of a kept floor.
+
+    Raises:
+        UsageError: there is none.
+    """
+    row = best(read(locations.data_dir / dataset.name, dataset.fingerprint), name)
+    if row is None:
+        raise UsageError(
+            f"{dataset.name} keeps no floor {name!r} whose recall of validation links is known. Fit"
+            f" it with: ncfbench floor {dataset.name} --floors {name}"
+        )
+    return row
+
+
+def _weight(record: RunRecord, floor: str, locations: Locations, progress: Progress) -> float:
+    """Return the weight of a run in its blend with a floor, which is chosen if it is not kept."""
+    data_dir = locations.data_dir
+    found = blend_run(record, floor=floor, data_dir=data_dir, say=progress.say)
+    if found is None:
+        raise UsageError(
+            f"{record.folder} cannot be blended with {floor}: it ranked nothing, or its data have"
+            " no validation links to choose the weight by."
+        )
+    return float(found["weight"])
 
 
 def _require_free(folder: Path, *, again: bool) -> None:
@@ -142,59 +190,45 @@ def _require_free(folder: Path, *, again: bool) -> None:
 def _write_vectors(
     folder: Path,
     dataset: Dataset,
-    config: RunConfig,
-    embedder: Embedder,
-    parameters: Parameters,
+    record: RunRecord | None,
+    found: Vectors,
     progress: Progress,
 ) -> dict[str, Any]:
     """Write both sides' vectors, and return what ``meta.json`` says of them."""
-    n_users, is_new = dataset.n_users, dataset.graph.item_degrees == 0
-    items = np.flatnonzero(~is_new | can_rank(config.encoder, dataset)).astype(np.int32)
+    n_users, is_new, items = dataset.n_users, dataset.graph.item_degrees == 0, found.items
     n_left_out, n_new = dataset.n_items - len(items), int(is_new[items].sum())
     progress.say(f"Exporting the vectors of {n_users:,} users and {len(items):,} items.")
-    if n_left_out:
+    if record is not None and n_left_out:
         progress.say(
-            f"Left out: {n_left_out:,} items without training links, of which {config.encoder} has"
-            " no vector."
+            f"Left out: {n_left_out:,} items without training links, of which"
+            f" {record.config.encoder} has no vector."
         )
-    elif n_new and not find_encoder(config.encoder).scores_cold_items:
+    elif record is not None and n_new and not find_encoder(record.config.encoder).scores_cold_items:
         progress.say(
             f"{n_new:,} items without training links have the vectors that training began with:"
-            f" {config.encoder} learns none of them."
+            f" {record.config.encoder} learns none of them."
         )
-    progress.start(n_users + len(items), 0, "vector")
-    users_UxD = np.asarray(embedder.users(parameters).scored)
-
-    def of_users() -> Iterator[ArrayLike]:
-        for start in range(0, n_users, BLOCK_ROWS):
-            yield users_UxD[start : start + BLOCK_ROWS]
-            progress.move(min(start + BLOCK_ROWS, n_users), "users")
-
-    def of_items() -> Iterator[ArrayLike]:
-        done = n_users
-        embedder.watch = lambda n, _: progress.move(done + n, "items")
-        for start in range(0, len(items), BLOCK_ROWS):
-            block = items[start : start + BLOCK_ROWS]
-            yield embedder.candidates(parameters, block, is_new[block])
-            done += len(block)
-            progress.move(done, "items")
-
     ids = named(np.arange(n_users, dtype=np.int32), dataset.user_ids)
-    _write_side(folder / "users", {"id": ids.cast(pa.string())}, of_users(), config.dimension)
+    width = found.items_VxD.shape[1]
+    _write_side(folder / "users", {"id": ids.cast(pa.string())}, _blocks(found.users_UxD), width)
     columns = {
         "id": named(items, dataset.item_ids).cast(pa.string()),
         "split": pa.array(SPLIT_NAMES).take(pa.array(dataset.split[items])),
     }
-    _write_side(folder / "items", columns, of_items(), config.dimension)
+    _write_side(folder / "items", columns, _blocks(found.items_VxD), width)
     return {
         "users": n_users,
         "items": len(items),
-        "dimension": config.dimension,
-        "unit_length": config.normalize,
+        "dimension": width,
+        "unit_length": bool(record and record.config.normalize and "floor" not in found.facts),
         "users_without_training_links": int((~dataset.has_links).sum()),
         "items_without_training_links": n_new,
         "items_left_out": n_left_out,
     }
+
+
+def _blocks(rows: Float32) -> Iterator[ArrayLike]:
+    return (rows[start : start + BLOCK_ROWS] for start in range(0, len(rows), BLOCK_ROWS))
 
 
 def _write_side(

@@ -16,7 +16,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.models.scores import score_matrix
 from ncfbench.runs.quality import Evaluation, Ranking, most_ranked
-from ncfbench.runs.ranks import Ranks, by_user, rank_links
+from ncfbench.runs.ranks import Ranks, Scores, by_user, rank_links
 from ncfbench.training.inference import BLOCK_SCORES, Embedder
 from ncfbench.training.state import Parameters
 
@@ -99,15 +99,26 @@ def link_ranks(
         index: the index of its item in ``items_VxD``.
         known: links whose items are not ranked for their user; its items are the indices.
     """
-    n_users = len(np.unique(users))
-    size = int(np.clip(BLOCK_SCORES // len(items_VxD), 1, min(BLOCK_USERS, n_users)))
-
-    def scores(block: NDArray[np.integer]) -> NDArray[np.float32]:
-        padded = np.resize(block, size)  # of one size, so that one program serves
-        return np.asarray(_scores(users_UxD, items_VxD, padded))[: len(block)]
-
+    size = int(np.clip(BLOCK_SCORES // len(items_VxD), 1, min(BLOCK_USERS, len(np.unique(users)))))
+    scores = scores_of(users_UxD, items_VxD, size)
     left_out = None if known is None else by_user(known.user_offsets, known.link_item)
     return rank_links(scores, users, index, size, left_out)
+
+
+def scores_of(users_UxD: jax.Array, items_VxD: jax.Array, size: int = BLOCK_USERS) -> Scores:
+    """Return the scores of all items for some users, ``size`` users at a time."""
+
+    def scores(users: NDArray[np.integer]) -> NDArray[np.float32]:
+        blocks = (users[start : start + size] for start in range(0, len(users), size))
+        return np.concatenate(
+            [
+                # Of one size, so that one program serves.
+                np.asarray(_scores(users_UxD, items_VxD, np.resize(block, size)))[: len(block)]
+                for block in blocks
+            ]
+        )
+
+    return scores
 
 
 @jax.jit

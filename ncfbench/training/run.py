@@ -12,10 +12,11 @@ import jax
 
 from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.config import Folder, Locations, RunConfig, complete, unused_settings
+from ncfbench.data import open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed import simulate
 from ncfbench.distributed.process_group import ProcessGroup
-from ncfbench.errors import NcfbenchError, UsageError, shown
+from ncfbench.errors import DataError, NcfbenchError, UsageError, shown
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
@@ -29,6 +30,8 @@ from ncfbench.training.evaluation import describe_unranked
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.session import Session
 
+FLOORS_SECONDS = 120.0
+"""That the floors of a run may take."""
 STOPPING = "Stopping {}, then saving. Ctrl-C again stops at once, back to the last checkpoint."
 FAILURES = (NcfbenchError, MemoryError, OSError, jax.errors.JaxRuntimeError)
 """Failures of one run that leave the others whole: out of memory, a full disk, a held folder."""
@@ -68,8 +71,40 @@ def train(
     for warning in unused_settings(given, config):
         warnings.warn(warning, stacklevel=2)
     simulate(config.devices)
-    record = run(config, locations, resume=resume, again=again, progress=progress)
+    more = {"resume": resume, "again": again, "progress": progress}
+    record = run_and_blend(config, locations, fits_floors=preset == "good", **more)
     assert record is not None, "several processes are refused"
+    return record
+
+
+def run_and_blend(
+    config: RunConfig, locations: Locations, *, fits_floors: bool, **more: Any
+) -> RunRecord | None:
+    """Train a run as :func:`run` does, and blend it with the best kept floor of its data.
+
+    A floor whose fit takes longer than the training, and than a minute, is not blended.
+
+    Args:
+        fits_floors: fit floors first that are not kept, in :data:`FLOORS_SECONDS`.
+        more: as for :func:`run`.
+    """
+    from ncfbench.floors.pipeline import fit_within
+    from ncfbench.training.blended import blend_run
+
+    progress = more["progress"]
+    if fits_floors and ProcessGroup.current().is_first:
+        try:
+            data = open_dataset(config.dataset, data_dir=locations.data_dir, say=progress.say)
+            fit_within(data, FLOORS_SECONDS, locations.data_dir, progress.say)
+        except (DataError, UsageError) as error:
+            progress.say(f"No floors: {error}")
+    record = run(config, locations, **more)
+    if record is None or ProcessGroup.current().count > 1:
+        return record
+    try:
+        blend_run(record, data_dir=locations.data_dir, say=progress.say)
+    except (DataError, MemoryError) as error:
+        progress.say(f"No blend: {first_line(error)}")
     return record
 
 

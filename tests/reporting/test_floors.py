@@ -28,15 +28,14 @@ from ncfbench.reporting.floors import (
     arm_beside,
     compare,
     floors_of,
-    floors_sentence,
     reported_recall,
-    run_sentence,
     standing,
 )
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.views.answer_rows import as_rows
 from ncfbench.reporting.views.answers import answer_tables
+from ncfbench.reporting.worth import floors_sentence, run_sentence
 from ncfbench.runs.folder import read, read_all
 from ncfbench.storage import schemas, tables
 

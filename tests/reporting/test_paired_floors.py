@@ -9,7 +9,8 @@ from folders import answers_of, change, floor_row, write_run
 from invoked import check, invoke
 
 from ncfbench.floors.kept import FILE
-from ncfbench.reporting.floors import compare, floors_of, reported_recall, run_sentence
+from ncfbench.reporting.floors import compare, floors_of, reported_recall
+from ncfbench.reporting.worth import run_sentence
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import read
 from ncfbench.runs.quality import Evaluation

@@ -22,17 +22,20 @@ from ncfbench import prepare
 from ncfbench.config import complete
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs import folder as runs
+from ncfbench.runs.progress import Progress
 from ncfbench.storage import schemas, tables
 from ncfbench.training import inference
 from ncfbench.training.export import export_vectors
 from ncfbench.training.inference import best_items
 from ncfbench.training.recommend import FILE, require_items, write_recommendations
+from ncfbench.training.vectors import embedded
 
 SETTINGS = SMALL | {"epochs": 2, "learning_rate": 0.03}
 
 
 def write_best(path, dataset, trial, parameters):
-    write_recommendations(path, dataset, trial.embedder, parameters, 4, {})
+    found = embedded(trial.embedder, parameters, "bow", dataset, Progress())
+    write_recommendations(path, dataset, found, 4, "test", {})
 
 
 def read(path, *, named=False):
@@ -340,7 +343,7 @@ def test_scores_that_are_not_numbers_are_refused(tiny, tmp_path):
 def test_nothing_to_rank_is_refused(tiny, encoder, count, split, message):
     dataset = dataclasses.replace(tiny, split=np.full_like(tiny.split, split))
     with pytest.raises(UsageError, match=message):
-        require_items(complete({"encoder": encoder}), dataset, count)
+        require_items(complete({"encoder": encoder}), dataset, count, "test")
 
 
 def test_from_the_command_line(data_dir, tmp_path, record):
@@ -350,7 +353,11 @@ def test_from_the_command_line(data_dir, tmp_path, record):
     assert not folder.exists()
     check(invoke(*words, "--top", "3"), 0, "meta.json, recommendations.parquet in")
     assert "there are only" not in invoke(*words, "--top", "3").output
-    check(invoke(*words, "--top", "999"), 0, "--top 999: there are only 80 items to rank.")
+    check(
+        invoke(*words, "--top", "999", "--candidates", "test"),
+        0,
+        "--top 999: there are only 80 items to rank.",
+    )
     assert pq.read_table(folder / FILE)["rank"].to_pylist()[:81] == [*range(1, 81), 1]
     check(invoke(*words), 0, "towers.safetensors, meta.json in")
     assert not (folder / FILE).exists()

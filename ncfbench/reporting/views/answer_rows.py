@@ -36,6 +36,7 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
             **({"feature_seconds": seconds} if (seconds := answer.feature_seconds) else {}),
             "arms": [_as_row(arm) for arm in answer.arms],
             "floors": floor_rows(answer),
+            "blends": [blend.facts for blend in answer.blends],
             "caveats": [caveat._asdict() for caveat in caveats(answer)],
         }
         for answer in answers

@@ -10,7 +10,8 @@ from itertools import chain
 
 from ncfbench.reporting.answers import BEST, Answer, Caveat
 from ncfbench.reporting.arms import ArmResult
-from ncfbench.reporting.floors import FloorResult, floors_sentence
+from ncfbench.reporting.blends import BlendResult
+from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.formats import counted, estimate, three_digits
 from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import (
@@ -33,10 +34,16 @@ from ncfbench.reporting.views.sentences import (
     recall_sentence,
     tied_sentence,
 )
+from ncfbench.reporting.worth import floors_sentence
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
-STATUS_WORDS = {"never": "not reached", "diverged": "diverged", "floor": "no training"}
+STATUS_WORDS = {
+    "never": "not reached",
+    "diverged": "diverged",
+    "floor": "no training",
+    "both": "both",
+}
 TARGET = "target"
 """Group of the columns that depend on the target; a table has its value instead."""
 PARTS = {COLD_USERS: "users without links", NEW_ITEMS: "new items", KNOWN_ITEMS: "known items"}
@@ -44,7 +51,7 @@ MEASURES = {RECALL: "recall@50", "ndcg_at_50": "NDCG@50", "mrr": "MRR", **PARTS}
 """Headings of the measures of an arm."""
 
 
-def _sooner(arm: ArmResult | FloorResult) -> Cell:
+def _sooner(arm: ArmResult | FloorResult | BlendResult) -> Cell:
     if arm.sooner is None or arm.sooner.total is None:
         if arm.sooner is not None and (bound := arm.sooner.total_at_most) is not None:
             return Cell(f"< {bound:.2f} ({arm.sooner.reached}/{arm.sooner.seeds})", "muted")
@@ -52,7 +59,7 @@ def _sooner(arm: ArmResult | FloorResult) -> Cell:
     return Cell(estimate(".2f")(arm.sooner.total), _style(arm))
 
 
-def _style(arm: ArmResult | FloorResult) -> Style:
+def _style(arm: ArmResult | FloorResult | BlendResult) -> Style:
     return "best" if arm.status in BEST else "plain"
 
 
@@ -164,7 +171,7 @@ def paragraph(
     """Return some sentences, and how the best arm ranks, beside a baseline, its ties and floors.
 
     Args:
-        floors: the sentence on these; by default :func:`ncfbench.reporting.floors.floors_sentence`.
+        floors: the sentence on these; by default :func:`ncfbench.reporting.worth.floors_sentence`.
     """
     own = answer.best.reported if answer.best else None
     parts = [*first, recall_sentence(own, baseline.reported if baseline else None, chance)]
@@ -238,7 +245,7 @@ def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
     return Table.of(
         f"{answer.asks}: {answer.subject}",
         answer_columns(_target(answer)),
-        [*main, *answer.floors],
+        [*main, *answer.floors, *answer.blends],
         notes,
         lead=headline(answer),
         name=answer.named("answer"),

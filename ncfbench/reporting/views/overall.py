@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ncfbench.reporting.answers import Caveat
-from ncfbench.reporting.floors import FloorResult, floors_sentences
+from ncfbench.reporting.blends import BlendResult
+from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import grouped, interval_columns
 from ncfbench.reporting.labels import flags, seeds_label
@@ -18,9 +19,11 @@ from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.answer_rows import floor_rows
 from ncfbench.reporting.views.answers import FLOORS_NOTE, NOT_INTERLEAVED, paragraph
 from ncfbench.reporting.views.sentences import busy_caveats, floor_caveats, one_seed_caveats
+from ncfbench.reporting.worth import floors_sentences
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.timing.ranking import SHARE
 
+AnswerRow: TypeAlias = RankedArm | FloorResult | BlendResult
 NUMBERS = ("learning_rate", "batch_size", "stratum_size")
 """Settings of which an answer says that its value is the largest or the smallest that was tried."""
 BY_TEST = "Test links decided: some runs have no recall of validation links."
@@ -90,7 +93,7 @@ def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> T
         notes: more sentences below it.
     """
     level = f"{abs(answer.target or 0.0):.3g}"
-    rows: list[tuple[str, RankedArm | FloorResult]] = []
+    rows: list[tuple[str, AnswerRow]] = []
     if answer.best is not None:
         instead = grouped(worth(answer), lambda row: row.arm.name)
         rows = [("the recommended", answer.best)]
@@ -98,6 +101,7 @@ def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> T
             choices = (f"{row.choice} {row.value}".replace("_", " ") for row in own)
             rows.append((", ".join(choices), own[0].arm))
         rows += [(f"no training: {floor.row['floor']}", floor) for floor in answer.floors]
+        rows += [(f"both: {blend.floor.row['floor']} and it", blend) for blend in answer.blends]
     cols = [
         Col("with", 0, wraps=True),
         Col(f"s to {level}", lambda row: _reached(row[1])),
@@ -169,6 +173,7 @@ def facts(answer: Overall) -> dict[str, Any]:
         "tied": [arm.name for arm in answer.ties],
         "feature_seconds": answer.feature_seconds,
         "floors": floor_rows(answer),
+        "blends": [blend.facts for blend in answer.blends],
         "worth": [
             {
                 "choice": row.choice,
@@ -234,19 +239,24 @@ def _edges(answer: Overall, best: RankedArm) -> list[Caveat]:
     return found
 
 
-def _reached(arm: RankedArm | FloorResult) -> str:
+def _reached(arm: AnswerRow) -> str:
     """Return the seconds to the level, or why there are none."""
     if arm.total_seconds is not None:
         return three_digits(arm.total_seconds)
-    return "left" if arm.status == "left" else "never"
+    words = {"left": "left", "both": "-"}
+    return words.get(arm.status, "never")
 
 
-def _judged(answer: Overall, arm: RankedArm | FloorResult) -> float | None:
+def _judged(answer: Overall, arm: AnswerRow) -> float | None:
     """Return the metric of the links that decide; None of a floor where that is no recall@50."""
     if isinstance(arm, RankedArm):
         return -arm.level
-    return arm.recall_on(answer.split) if answer.metric == Overall.metric else None
+    if answer.metric != Overall.metric:
+        return None
+    if isinstance(arm, BlendResult):
+        return arm.judged(answer.split).recall
+    return arm.recall_on(answer.split)
 
 
-def _trained(arm: RankedArm | FloorResult) -> float | None:
-    return None if isinstance(arm, FloorResult) else arm.curve.clock
+def _trained(arm: AnswerRow) -> float | None:
+    return arm.curve.clock if isinstance(arm, RankedArm) else None

@@ -1,0 +1,199 @@
+"""Vectors of users and items whose dot products rank: a run's, a floor's, or those of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ncfbench.blending import blend
+from ncfbench.blending.vectors import factorise, products
+from ncfbench.config import Locations
+from ncfbench.data import Dataset
+from ncfbench.data.features import Float32
+from ncfbench.data.lsa import Ids
+from ncfbench.data.text import Int32
+from ncfbench.floors.kept import Row
+from ncfbench.floors.measure import refit
+from ncfbench.floors.task import HeldOut
+from ncfbench.runs import choice
+from ncfbench.runs.folder import RunRecord, read
+from ncfbench.runs.progress import Progress
+from ncfbench.runs.quality import COMPARED, can_rank
+from ncfbench.runs.ranks import Scores
+from ncfbench.runs.schedule import Schedule
+from ncfbench.runs.signals import deferred_signals
+from ncfbench.timing.ledger import Ledger
+from ncfbench.training.inference import Embedder
+from ncfbench.training.plan import RunPlan
+from ncfbench.training.session import Session
+from ncfbench.training.state import Parameters
+from ncfbench.training.trained import restore_trained
+
+RANKS = (128, 256, 512, 1024)
+"""Ranks of a floor's vectors that are tried, the smallest first."""
+LOST_RECALL = 0.003
+"""Recall@50 of validation links that the vectors of a floor may lose."""
+BLOCK_ROWS = 2**15
+"""Items that are embedded at a time."""
+ALL_LINKS = "on-all-links"
+"""Folder within a run of the same run trained on all links."""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Vectors of all users and of some items.
+
+    Attributes:
+        items: int32[V], the items' ids, ascending.
+        facts: what ``meta.json`` says of them.
+        parameters: of the run, if there is one.
+    """
+
+    users_UxD: Float32
+    items_VxD: Float32
+    items: Int32
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Parameters | None = None
+
+
+def of_run(record: RunRecord, dataset: Dataset, progress: Progress) -> Vectors:
+    """Return the vectors of what a run reports."""
+    embedder, reported = restore_trained(record, dataset, progress.say)
+    found = embedded(embedder, reported.parameters, record.config.encoder, dataset, progress)
+    schedule = Schedule.of(record.config, dataset.graph.n_links)
+    epoch = {"epoch": schedule.epoch_of(reported.iteration), "iteration": reported.iteration}
+    return replace(found, facts=epoch)
+
+
+def embedded(
+    embedder: Embedder,
+    parameters: Parameters,
+    encoder: str,
+    dataset: Dataset,
+    progress: Progress,
+) -> Vectors:
+    """Return the vectors of a model's parameters; of an encoder that learns a vector for each item
+    those of items with training links alone, where items are held out.
+    """
+    is_new = dataset.graph.item_degrees == 0
+    items = np.flatnonzero(~is_new | can_rank(encoder, dataset)).astype(np.int32)
+    progress.start(dataset.n_users + len(items), 0, "vector")
+    users_UxD = np.asarray(embedder.users(parameters).scored)
+    done = dataset.n_users
+    embedder.watch = lambda n, _: progress.move(done + n, "items")
+    blocks = []
+    for start in range(0, len(items), BLOCK_ROWS):
+        block = items[start : start + BLOCK_ROWS]
+        blocks.append(np.asarray(embedder.candidates(parameters, block, is_new[block])))
+        done += len(block)
+        progress.move(done, "items")
+    progress.end()
+    return Vectors(users_UxD, np.concatenate(blocks), items, parameters=parameters)
+
+
+def of_floor(row: Row, dataset: Dataset, progress: Progress) -> Vectors:
+    """Return vectors of a kept floor, fitted again: the scores of each user on his own scale, at
+    the smallest of :data:`RANKS` that keeps the recall of validation links, else at the largest.
+    """
+    progress.say(f"Fitting {row['floor']} again, and finding its vectors.")
+    task, fitted = refit(dataset, row)
+    items = np.arange(dataset.n_items, dtype=np.int32)
+    candidates, left_out = _ranked(dataset, items)
+    deviations = _deviations(fitted(items[candidates]), dataset.n_users, left_out)
+    scores = fitted(items)
+    progress.start(100, 0, "per cent")
+    users_UxD, items_VxD = factorise(
+        lambda users: scores(users) / deviations[users],
+        dataset.n_users,
+        dataset.n_items,
+        RANKS[-1],
+        lambda share: progress.move(int(100 * share), "vectors"),
+    )
+    progress.end()
+    column, held_out = f"recall_at_{COMPARED}", HeldOut.of(task, dataset).get("validation")
+    rank, facts = items_VxD.shape[1], {"floor": row["floor"], "penalty": row["penalty"]}
+    if held_out is not None:
+        chosen = items_VxD[held_out.candidates]
+        whole = held_out.evaluate(fitted(held_out.candidates)).figures[column] or 0.0
+        for rank in sorted({min(each, rank) for each in RANKS}):
+            own = held_out.evaluate(products(users_UxD[:, :rank], chosen[:, :rank])).figures[column]
+            if (own or 0.0) >= whole - LOST_RECALL:
+                break
+        facts |= {f"validation_{column}": own, f"validation_{column}_of_all_ranks": whole}
+        progress.say(
+            f"{row['floor']}: vectors of {rank} numbers have recall@{COMPARED} {own:.4f} of"
+            f" validation links, its whole scores {whole:.4f}."
+        )
+    return Vectors(users_UxD[:, :rank], items_VxD[:, :rank], items, facts | {"rank": rank})
+
+
+def of_both(own: Vectors, floor: Vectors, weight: float, dataset: Dataset) -> Vectors:
+    """Return the vectors of a blend: both side by side, each weighted and on a user's own scale.
+
+    Args:
+        weight: of the run.
+    """
+    candidates, left_out = _ranked(dataset, own.items)
+    scores = products(own.users_UxD, own.items_VxD[candidates])
+    deviations = _deviations(scores, dataset.n_users, left_out)
+    shares = np.float32(weight), np.float32(1 - weight)
+    users = [shares[0] * own.users_UxD / deviations, shares[1] * floor.users_UxD]
+    items = [own.items_VxD, floor.items_VxD[own.items]]
+    facts = {**own.facts, **floor.facts, "weight_of_the_run": weight}
+    return replace(
+        own,
+        users_UxD=np.concatenate(users, axis=1),
+        items_VxD=np.concatenate(items, axis=1),
+        facts=facts,
+    )
+
+
+def trained_on_all(record: RunRecord, dataset: Dataset, progress: Progress) -> RunRecord:
+    """Return a run of the same settings on all links, of as many epochs as the run reports; it is
+    trained, or continued, in a folder within the run's.
+
+    Args:
+        dataset: that of :meth:`ncfbench.data.store.Dataset.on_all_links`.
+    """
+    epochs = max(round(record.summary["reported_epoch"] or record.summary["epochs"]), 1)
+    config = replace(record.config, epochs=epochs)
+    there = Locations(record.folder.parent, record.folder / ALL_LINKS)
+    finished, begun = choice.find_trained(there.runs_dir, config, dataset.fingerprint)
+    if finished is not None:
+        return read(finished)
+    progress.say(f"Training on all {dataset.graph.n_links:,} links: {epochs} epochs.")
+    plan = RunPlan.of(config, there, dataset=dataset, say=progress.say)
+    stopping = "Stopping after this iteration, then saving; the same command goes on."
+    with deferred_signals(progress.say, stopping) as interrupted:
+        session = Session(plan, Ledger(), progress, interrupted, folder=begun)
+        try:
+            while not session.advance_epoch():
+                pass
+        finally:
+            session.close()
+    trained = session.recorder.read()
+    assert trained is not None, "one process trains it"
+    return trained
+
+
+def _ranked(dataset: Dataset, items: Ids) -> tuple[Ids, blend.LeftOut | None]:
+    """Return the places of the items over which a user's scores have their scale, those that its
+    test ranks or all, and what is left out of them for a user.
+    """
+    if len(dataset.links("test")[0]) and not dataset.ranks_known_items:
+        return np.searchsorted(items, dataset.candidates("test")), None
+    offsets, known = dataset.graph.user_offsets, dataset.graph.link_item
+
+    def left_out(user: int) -> Ids:
+        return np.searchsorted(items, known[offsets[user] : offsets[user + 1]])
+
+    return np.arange(len(items)), left_out
+
+
+def _deviations(scores: Scores, n_users: int, left_out: blend.LeftOut | None) -> Float32:
+    """Return the deviation of each user's scores, float32[U, 1]."""
+    blocks = np.array_split(np.arange(n_users), max(n_users // 256, 1))
+    return np.concatenate([blend.scale(scores(users), users, left_out)[1] for users in blocks])

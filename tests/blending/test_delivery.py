@@ -1,0 +1,151 @@
+"""Blends of trained runs: what is kept, shown and exported ranks as reported."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from invoked import check, invoke
+from trained import SMALL
+
+from ncfbench import export_vectors
+from ncfbench.blending import blend
+from ncfbench.config import Locations, complete
+from ncfbench.data import open_dataset
+from ncfbench.floors.kept import read as read_floors
+from ncfbench.floors.pipeline import floor
+from ncfbench.runs.progress import Progress
+from ncfbench.training.run import run_and_blend
+
+RECALL = "test_recall_at_50"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, tiny_options):
+    """A run on a small data set with kept floors: its record, the data and its folder."""
+    from ncfbench.data.store import prepare
+
+    home = tmp_path_factory.mktemp("blended")
+    prepare("synthetic", tiny_options, home, "tiny", say=lambda text: None)
+    floor("tiny", floors=["profile", "ridge"], data_dir=home, say=lambda text: None)
+    settings = complete(SMALL | {"epochs": 3, "learning_rate": 0.03})
+    places = Locations(home, home / "runs")
+    more = {"fits_floors": False, "progress": Progress()}
+    record = run_and_blend(settings, places, **more)
+    return record, open_dataset("tiny", data_dir=home), home
+
+
+def recall_of(folder, dataset):
+    """Recall@50 of test links by the exported vectors, with a sort of each user's scores."""
+    users, items = (np.load(folder / f"{side}.npy") for side in ("users", "items"))
+    candidates, (test_user, test_item) = dataset.candidates("test"), dataset.links("test")
+    recalls = []
+    for user in np.unique(test_user[dataset.has_links[test_user]]):
+        best = candidates[np.argsort(-(items[candidates] @ users[user]), kind="stable")[:50]]
+        recalls.append(np.mean(np.isin(test_item[test_user == user], best)))
+    return np.mean(recalls)
+
+
+def test_a_blend_is_kept_beside_its_run(trained):
+    record, dataset, home = trained
+    row = blend.read(record.folder)
+    floors = {each["floor"]: each for each in read_floors(home / "tiny", dataset.fingerprint)}
+    best = max(floors.values(), key=lambda each: each["validation_recall_at_50"])
+    assert (row["floor"], row["penalty"]) == (best["floor"], best["penalty"])
+    assert row["heights"][0] == pytest.approx(best["validation_recall_at_50"], abs=1e-3)
+    assert row["heights"][-1] == pytest.approx(record.summary["validation_recall_at_50"], abs=1e-3)
+    assert row["validation_recall_at_50"] == max(row["heights"])
+    assert np.mean(row["test_user_recalls"]) == pytest.approx(row[RECALL], abs=1e-6)
+
+
+def test_exported_vectors_rank_as_reported(trained, tmp_path):
+    record, dataset, home = trained
+    row = blend.read(record.folder)
+    meta = export_vectors(record.folder, tmp_path / "both", floor=row["floor"], data_dir=home)
+    assert meta["weight_of_the_run"] == row["weight"]
+    assert recall_of(tmp_path / "both", dataset) == pytest.approx(row[RECALL], abs=3e-3)
+    for kept in read_floors(home / "tiny", dataset.fingerprint):
+        folder = tmp_path / kept["floor"]
+        export_vectors("tiny", folder, floor=kept["floor"], data_dir=home)
+        assert recall_of(folder, dataset) == pytest.approx(kept[RECALL], abs=1e-2)
+        assert not (folder / "towers.safetensors").exists()
+
+
+@pytest.mark.parametrize("floors", [[], ["--floor", "ridge"]])
+def test_on_all_links_everything_trains(trained, tmp_path, floors):
+    """The same epochs once more, kept within the run; lists have no linked item at all."""
+    record, dataset, home = trained
+    words = ("export", record.folder, tmp_path / "v", *floors, "--on-all-links", "--top", "20")
+    check(invoke(*words, "--data-dir", home), 0, "trained on all links", "recommendations.parquet")
+    meta = json.loads((tmp_path / "v/meta.json").read_text())
+    (again,) = (record.folder / "on-all-links").glob("*/config.json")
+    epochs = json.loads(again.read_text())["config"]["epochs"]
+    assert (meta["on_all_links"], meta["epoch"]) == (True, epochs)
+    assert epochs == record.summary["reported_epoch"]
+    assert {*pq.read_table(tmp_path / "v/items.parquet")["split"].to_pylist()} == {"training"}
+    linked = {*zip(dataset.users.tolist(), dataset.items.tolist(), strict=True)}
+    table = pq.read_table(tmp_path / "v/recommendations.parquet")
+    shown = zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True)
+    assert linked.isdisjoint({*shown})
+    assert len(table) == 20 * len(np.unique(dataset.users))
+
+
+def test_the_whole_catalogue_is_ranked_by_default(trained, tmp_path):
+    record, dataset, home = trained
+    lists = {}
+    for name in ("all", "test"):
+        more = {"top": 9, "candidates": name, "data_dir": home}
+        export_vectors(record.folder, tmp_path / name, **more)
+        table = pq.read_table(tmp_path / name / "recommendations.parquet")
+        lists[name] = {*zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True)}
+    users, items = (side.tolist() for side in dataset.links("train"))
+    assert lists["all"].isdisjoint({*zip(users, items, strict=True)})
+    assert {item for _, item in lists["all"]} - {*dataset.items_of("test").tolist()}
+    assert {item for _, item in lists["test"]} <= {*dataset.items_of("test").tolist()}
+    vectors = [np.load(tmp_path / "all" / f"{side}.npy") for side in ("users", "items")]
+    user = users[0]
+    scores = vectors[1] @ vectors[0][user]
+    scores[[item for one, item in zip(users, items, strict=True) if one == user]] = -np.inf
+    best = {(user, item) for item in np.argsort(-scores)[:9].tolist()}
+    assert best <= lists["all"]
+
+
+def test_the_command_says_what_both_reach(trained):
+    record, _, home = trained
+    row = blend.read(record.folder)
+    words = ("report", home / "runs", "--data-dir", home)
+    report = invoke(*words)
+    check(report, 0, "Both together", f"reach {row[RECALL]:.3f}")
+    assert f"{row['floor']} and" in report.stdout
+    (answer,) = json.loads(invoke(*words, "--json").stdout)["answers"]
+    (found,) = answer["blends"]
+    assert (found["floor"], found["weight"]) == (row["floor"], row["weight"])
+    assert found["recall_at_50"] == row[RECALL]
+
+
+def test_what_cannot_be_exported_is_refused(trained, tmp_path):
+    record, _, home = trained
+    places = ("--data-dir", home)
+    check(
+        invoke("export", record.folder, tmp_path / "v", "--floor", "ials", *places),
+        2,
+        "keeps no floor 'ials'",
+        "ncfbench floor tiny --floors ials",
+    )
+    check(
+        invoke(
+            "export",
+            "tiny",
+            tmp_path / "v",
+            "--floor",
+            "ridge",
+            "--top",
+            "3",
+            "--candidates",
+            "x",
+            *places,
+        ),
+        2,
+        "--candidates 'x': it is one of all, test.",
+    )
+    assert not (tmp_path / "v").exists()
