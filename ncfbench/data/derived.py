@@ -19,7 +19,7 @@ import numpy as np
 
 from ncfbench.data.content import SPLITS, Content
 from ncfbench.data.features import Float32, standardise
-from ncfbench.data.options import SourceOptions
+from ncfbench.data.options import USUAL_LSA, SourceOptions
 from ncfbench.data.text import Texts
 from ncfbench.errors import UsageError
 from ncfbench.storage.free_space import require_memory
@@ -52,14 +52,20 @@ def with_derived(
         UsageError: they cannot be derived.
     """
     wanted: dict[str, Callable[[], Derived]] = {}
-    if options.lsa is not None:
+    if options.lsa:
         wanted["lsa"] = partial(_lsa, content, options.lsa)
     if (checkpoint := getattr(options, "embed", None)) is not None:
         encode = embed or pkgutil.resolve_name(EMBED)
         wanted["embed"] = partial(_embedded, content, pieces, checkpoint, encode)
     facts: dict[str, Any] = {}
     for name, derive in wanted.items():
-        (values, seconds), begin = derive(), time.perf_counter()
+        try:
+            (values, seconds), begin = derive(), time.perf_counter()
+        except UsageError as error:
+            if name != "lsa" or options.lsa != USUAL_LSA:
+                raise
+            say(f"No features by LSA, which are made by default: {error}")
+            continue
         is_training = content.split == SPLITS.index("train")
         columns, constant = standardise(values, is_training)
         own = [] if content.item_features is None else [content.item_features]

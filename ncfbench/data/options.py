@@ -19,6 +19,8 @@ HOLD_OUTS = {
     "time": "all links from a time on",
 }
 """Hold-outs, each with what it keeps from training in words."""
+USUAL_LSA = 300
+"""Features by LSA of real texts, where these have more."""
 DENSE = "Dense features"
 """Panel of the options of dense features."""
 NEED_TIMES = ("newest-items", "last", "time")
@@ -37,12 +39,27 @@ def option(
     Args:
         is_stored: it decides the prepared content, and stands in the manifest; False for options
             that say where the files are or how to read them.
-        omits_default: its default is not stored: for an option that switches something on.
+        omits_default: it is not stored where it switches nothing on.
         more: as for :class:`ncfbench.settings.Setting`, such as the range and the choices.
     """
     made = setting_field(None if default is MISSING else default, help_, **more)
     stored = {"is_stored": is_stored, "omits_default": omits_default}
     return field(default=default, metadata={**made.metadata, **stored})
+
+
+def lsa_option(default: int | None) -> Any:
+    """Declare the number of features by LSA."""
+    return option(
+        default,
+        "Derive this many dense features of an item from its text: a truncated singular value"
+        " decomposition of TF-IDF, fitted to training items. For --encoder mlp, and added to text"
+        " encoders unless --set features=ignore. 0: none.",
+        shown="none" if default is None else "",
+        at_least=0,
+        at_most=MAX_FEATURES,
+        panel=DENSE,
+        omits_default=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,17 +72,7 @@ class SourceOptions:
 
     fixed: ClassVar[frozenset[str]] = frozenset()
     """Fields without a flag, which Python alone can give."""
-    lsa: int | None = option(
-        None,
-        "Derive this many dense features of an item from its text, such as 300: a truncated"
-        " singular value decomposition of TF-IDF, fitted to training items. For --encoder mlp, and"
-        " added to text encoders unless --set features=ignore.",
-        shown="none",
-        at_least=1,
-        at_most=MAX_FEATURES,
-        panel=DENSE,
-        omits_default=True,
-    )
+    lsa: int | None = lsa_option(None)
 
     def __post_init__(self) -> None:
         for declaration in fields(self):
@@ -80,7 +87,7 @@ class SourceOptions:
         stored = {}
         for declaration in _ordered(type(self)):
             value = getattr(self, declaration.name)
-            is_omitted = declaration.metadata["omits_default"] and value == declaration.default
+            is_omitted = declaration.metadata["omits_default"] and not value
             if declaration.metadata["is_stored"] and not is_omitted:
                 stored[declaration.name] = list(value) if isinstance(value, tuple) else value
         return stored

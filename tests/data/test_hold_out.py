@@ -281,6 +281,7 @@ def test_data_prepared_before_keep_their_fingerprint(tmp_path, kind):
         hold_out=kind,
         validation_fraction=0.1,
         time_column="timestamp",
+        lsa=0,
     )
     assert dataset.fingerprint == FROZEN[kind]
     stored = {"items": "random", "newest-items": "time"}.get(kind or "", "column")

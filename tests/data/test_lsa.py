@@ -106,7 +106,7 @@ def test_a_fingerprint_covers_the_definition_and_the_checksum_the_bits(tmp_path)
     path = tmp_path / "x" / made.fingerprint[:12] / "item_features.npy"
     whole = path.read_bytes()
     path.write_bytes(whole[:-4] + b"\0\0\0\0")
-    with pytest.raises(DataError, match=r"damaged.*--lsa 6"):
+    with pytest.raises(DataError, match=r"damaged.*with lsa=6"):
         store.load(tmp_path, "x")
 
     again = small(tmp_path, "x", lsa=SIZE)
@@ -119,14 +119,20 @@ def test_a_fingerprint_covers_the_definition_and_the_checksum_the_bits(tmp_path)
 
 
 def test_the_command_derives_and_describe_shows_them(tmp_path):
-    flags = [
-        f"--{name.replace('_', '-')}={value}"
-        for name, value in SMALL.items()
-        if name in ("users", "items", "links")
-    ]
+    generated = small(tmp_path, "generated")
+    rows = zip(generated.users.tolist(), generated.items.tolist(), strict=True)
+    links = "".join(f"{user},{item}\n" for user, item in rows)
+    (tmp_path / "links.csv").write_text(f"user,item\n{links}")
+    every = map(generated.texts.__getitem__, range(len(generated.texts)))
+    texts = (" ".join(f"word{word}" for word in text) for text in every)
+    items = "".join(f"{item},{text}\n" for item, text in enumerate(texts))
+    (tmp_path / "items.csv").write_text(f"item,title\n{items}")
+    files = ("--links", tmp_path / "links.csv", "--items", tmp_path / "items.csv")
     words = ("--name", "x", "--data-dir", tmp_path)
-    found = invoke("prepare", "synthetic", *flags, "--lsa", "6", *words)
+    found = invoke("prepare", "custom", *files, "--lsa", "6", *words)
     check(found, 0, "--lsa: 6 features of each item, in 0.", "item features 6")
+    usual = invoke("prepare", "custom", *files, "--name", "y", *words[2:])
+    check(usual, 0, "No features by LSA, which are made by default: --lsa 300: texts of")
     check(
         invoke("describe", "x", "--set", "batch_size=64", *words[2:]),
         0,
@@ -139,7 +145,7 @@ def test_the_command_derives_and_describe_shows_them(tmp_path):
     ("options", "message"),
     [
         ({"lsa": 65}, r"--lsa 65: texts of 65 training items .* at most 64 such features\."),
-        ({"lsa": 0}, "lsa = 0"),
+        ({"lsa": -1}, "lsa = -1"),
     ],
 )
 def test_impossible_sizes_are_refused(tmp_path, options, message):

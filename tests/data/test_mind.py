@@ -25,6 +25,8 @@ def test_clicks_by_hand(tmp_path):
     assert said == [
         "Warning: dropped 1 clicks on news that news.tsv does not have.",
         "Left out: 2 of 4 news, which nobody clicked.",
+        "No features by LSA, which are made by default: --lsa 300: texts of 2 training items with"
+        " 9 different words have at most 1 such features.",
     ]
 
 

@@ -148,6 +148,9 @@ def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
         kind = SOURCES[source].load().Options
         flags = {declaration.name for declaration in declared(kind)}
         usual = {each.name: each.default for each in fields(kind) if each.name in kind.fixed}
+        # What switches nothing on is not stored, and may not be the default any more.
+        off = {own: 0 for own in ("lsa",) if getattr(kind, own) and own not in options}
+        options |= off
         given = [
             f"{own}={options[own]}"
             for own in usual.keys() & options.keys()

@@ -24,7 +24,7 @@ from ncfbench.data.content import Content, distinct_links
 from ncfbench.data.files import git_blob_id, read_lines
 from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.markup import clean_latex
-from ncfbench.data.options import PUBLISHED, TextOptions, option
+from ncfbench.data.options import PUBLISHED, USUAL_LSA, TextOptions, lsa_option, option
 from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.sources.published import Commit
 from ncfbench.data.table import read_table
@@ -125,7 +125,8 @@ class Options(LibraryOptions):
 class OptionsT(LibraryOptions):
     """Options of CiteULike-t."""
 
-    fixed = PUBLISHED
+    fixed = PUBLISHED | {"lsa"}
+    lsa: int | None = lsa_option(USUAL_LSA)
 
     def clean(self, text: str) -> str:
         """Return a text of the files without entities, LaTeX and tags."""

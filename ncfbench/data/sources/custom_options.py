@@ -7,7 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ncfbench.data.options import DENSE, TextOptions, TimedOptions, as_flags, option
+from ncfbench.data.options import (
+    DENSE,
+    USUAL_LSA,
+    TextOptions,
+    TimedOptions,
+    as_flags,
+    lsa_option,
+    option,
+)
 from ncfbench.errors import UsageError
 
 STORED_SPLIT = {None: "random", "items": "random", "newest-items": "time"}
@@ -69,6 +77,7 @@ class Options(TextOptions, TimedOptions):
         "A row is a link if its rating is this or more (implicit feedback).",
         shown="every row is a link",
     )
+    lsa: int | None = lsa_option(USUAL_LSA)
     sample_users: int | None = _of_split(
         None,
         "For a quick first answer: keep this many of the users that are left, drawn at random,"

@@ -18,7 +18,14 @@ from ncfbench.data.content import Content
 from ncfbench.data.files import read_lines, sha256
 from ncfbench.data.hold_out import Links, Moments, hold_out
 from ncfbench.data.ids import natural_order
-from ncfbench.data.options import PUBLISHED, TextOptions, TimedOptions, option
+from ncfbench.data.options import (
+    PUBLISHED,
+    USUAL_LSA,
+    TextOptions,
+    TimedOptions,
+    lsa_option,
+    option,
+)
 from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.text import Corpus, Int32
 from ncfbench.errors import DataError, UsageError
@@ -39,12 +46,13 @@ TIME_FORMAT = "%m/%d/%Y %I:%M:%S %p"
 class Options(TextOptions, TimedOptions):
     """Options of the source."""
 
-    fixed = PUBLISHED
+    fixed = PUBLISHED | {"lsa"}
 
     from_: Path | None = option(
         None, f"Required: the folder with {NEWS} and {BEHAVIORS}.", is_stored=False
     )
     max_length: int = option(200, "Words kept of a text.", at_least=1)
+    lsa: int | None = lsa_option(USUAL_LSA)
 
 
 def plan(

@@ -43,7 +43,7 @@ class Options(SplitOptions):
 
     fixed = frozenset(
         {
-            *("topics", "vocabulary_size", "min_words", "max_length"),
+            *("topics", "vocabulary_size", "min_words", "max_length", "lsa"),
             *("test_fraction", "validation_fraction"),
         }
     )
