@@ -43,7 +43,7 @@ TINY = "bench-tiny"
 """The data set of ``--quick``."""
 PREPARE = {
     "citeulike": f"{CITEULIKE} --max-length 40",
-    "movielens": "custom --links links.csv.gz --items items.csv --name movielens"
+    "movielens": "custom --links links.csv.gz --items items.csv --lsa 0 --name movielens"
     "  # MovieLens 1M with plots; columns user,item and item,title,genres,plot",
     TINY: "synthetic --users 120 --items 400 --links 1500",
 }

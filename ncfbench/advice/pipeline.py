@@ -26,6 +26,7 @@ from ncfbench.config import Folder, Locations
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.errors import DataError, UsageError
+from ncfbench.floors import kept
 from ncfbench.floors.pipeline import fit_within
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.beside import read_floors
@@ -36,6 +37,7 @@ from ncfbench.runs.signals import deferred_signals
 from ncfbench.storage import locks, tables
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
+from ncfbench.training.blended import blend_run
 
 FOLDER, ANSWER = "advice", "answer.json"
 """Folder of the races, below the folder of the runs, and the file of each with its answer."""
@@ -46,6 +48,8 @@ RESERVE = (5.0, 0.02)
 """Kept for the answer: seconds, a share of the budget, or as long as the start took, whichever is
 most: a busy machine takes longer for both.
 """
+BLENDING = 2.0
+"""Time that blending may take of a floor's content, fit and ranking."""
 BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
 CERTAIN_NOTE = (
     f"At most {COMPARED} items are ranked for validation links, whose recall@{COMPARED} is 1 by"
@@ -143,6 +147,10 @@ def answer_question(
         stack.callback(progress.end)
         progress.start(int(budget_seconds), int(clock.spent), "second")
         unfitted = _fit_floors(dataset, locations, clock, progress)
+        best = kept.best(kept.read(locations.data_dir / dataset.name, dataset.fingerprint))
+        if best is not None:
+            fit_seconds = best["content_seconds"] + best["fit_seconds"]
+            clock.reserve_seconds += BLENDING * (fit_seconds + best["ranking_seconds"])
         content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
         state = State(dataset.fingerprint)
         here = dataclasses.replace(locations, runs_dir=folder)
@@ -156,6 +164,13 @@ def answer_question(
         state.notes += [CERTAIN_NOTE] if chance(dataset, "validation") >= 1 else []
         state.spent_seconds = clock.spent
         answer = make_answer(question, state, runs.records(), dataset, budget_seconds)
+        progress.move(int(clock.spent), "blending")
+        for run in answer.best.runs.values() if answer.best and best is not None else ():
+            try:
+                metric = question.metric.replace("@", "_at_")
+                blend_run(run, metric=metric, data_dir=locations.data_dir, say=say)
+            except (DataError, UsageError, MemoryError) as error:
+                state.notes.append(f"No blend: {error}")
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
         there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}

@@ -18,6 +18,7 @@ from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views import overall
+from ncfbench.reporting.views.deploy import deployment
 from ncfbench.reporting.views.sentences import busy_caveats, floor_caveats
 from ncfbench.runs.arms import Variant
 
@@ -100,6 +101,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
     """
     question, state = answer.question, answer.state
     found = caveats(answer)
+    deploy = deployment(answer, found, locations)
     return {
         "format": 1,
         "dataset": question.base.dataset,
@@ -110,6 +112,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "spent_seconds": state.spent_seconds,
         "is_over": state.is_over,
         "sample_users": answer.sample_users,
+        "deploy": deploy and deploy.facts | {"lines": deploy.lines},
         "headline": headline(answer),
         "trust": [caveat.sentence for caveat in found],
         "caveats": [caveat._asdict() for caveat in found],

@@ -148,8 +148,11 @@ def print_views(*views: Table | str) -> None:
 
 
 def print_answer(found: Mapping[str, Any], tables: Iterable[Table] = ()) -> None:
-    """Print the answer of a race: the paragraph, tables, what to trust, what to do next."""
-    views: list[Table | str] = [_folded(found["headline"]), "", *tables]
+    """Print the answer of a race: what to deploy, the paragraph, tables, what to trust, what to do
+    next.
+    """
+    deploy = found["deploy"]["lines"] if found.get("deploy") else ()
+    views: list[Table | str] = [*deploy, _folded(found["headline"]), "", *tables]
     if found["trust"]:
         views += [_folded(f"How far to trust it: {' '.join(found['trust'])}"), ""]
     for step in found["next"]:

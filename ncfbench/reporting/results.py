@@ -136,7 +136,8 @@ class Results:
         ``paper``. The board has none; it is first where a sweep is reported.
         """
         covered = {overall.data_fingerprint for overall in self.overall}
-        found, board = in_section("answer", overall_tables(self.overall)), board_tables(self.board)
+        found = in_section("answer", overall_tables(self.overall, self.locations))
+        board = board_tables(self.board)
         found = [*board, *found] if self.is_of_sweep else [*found, *board]
         answers = answer_tables(self.answers, self.locations)
         for answer, table in zip(self.answers, answers, strict=True):

@@ -227,6 +227,9 @@ def _chosen(answer):
     for row in document["floors"]:
         for name in ("recall_at_50", "recall_at_50_error", "ndcg_at_50"):
             del row[name]
+    if deploy := document["deploy"]:
+        del deploy["recall"]
+        deploy["lines"] = [*map(_without_test_numbers, deploy["lines"])]
     document["headline"] = _without_test_numbers(document["headline"])
     (table,) = summary.answer_tables(answer)
     cells = [[cell.text for cell in (*row[:4], row[5])] for row in table.rows]

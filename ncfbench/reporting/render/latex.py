@@ -44,7 +44,7 @@ def _table(table: Table) -> str:
         body += [r"\midrule"] if table.starts_group(index) else []
         body.append(_line([_cell(*pair) for pair in zip(row, table.header, strict=True)]))
     lines = [
-        *([escape(table.lead), ""] if table.lead else []),
+        *(part for line in table.lead.splitlines() for part in (escape(line), "")),
         r"\begin{table}",
         r"\centering\small",
         rf"\caption{{{escape(table.title)}}}",

@@ -31,7 +31,8 @@ def _table(table: Table) -> str:
     notes = "".join(
         f"\n    {note}\n" if is_command(note) else f"\n{escape(note)}\n" for note in table.notes
     )
-    lead = f"{escape(table.lead)}\n\n" if table.lead else ""
+    above = "\\\n".join(map(escape, table.lead.splitlines()))
+    lead = f"{above}\n\n" if above else ""
     return f"### {escape(table.title)}\n\n{lead}{body}\n{notes}"
 
 

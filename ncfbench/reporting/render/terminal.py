@@ -125,5 +125,5 @@ def _printable(table: Table, *, ascii_only: bool) -> Table:
             tuple(replace(cell, text=plain(cell.text)) for cell in row) for row in table.rows
         ),
         notes=tuple(map(plain, table.notes)),
-        lead=plain(table.lead),
+        lead="\n".join(map(plain, table.lead.splitlines())),
     )

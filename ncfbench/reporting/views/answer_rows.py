@@ -12,6 +12,7 @@ from ncfbench.reporting.floors import Standing, arm_beside, standing
 from ncfbench.reporting.frames import interval_columns
 from ncfbench.reporting.labels import flags
 from ncfbench.reporting.views.answers import caveats, headline, trust
+from ncfbench.reporting.views.deploy import deployment
 
 
 def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -23,6 +24,7 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
             "encoder": answer.config.encoder,
             "loss": answer.config.loss,
             "settings": answer.settings,
+            "deploy": found and found.facts,
             "headline": headline(answer),
             "trust": trust(answer, locations),
             "target": answer.target,
@@ -40,6 +42,7 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
             "caveats": [caveat._asdict() for caveat in caveats(answer)],
         }
         for answer in answers
+        for found in [deployment(answer, caveats(answer), locations)]
     ]
 
 

@@ -24,6 +24,7 @@ from ncfbench.reporting.quality import (
     Quality,
 )
 from ncfbench.reporting.table import Cell, Col, Style, Table
+from ncfbench.reporting.views.deploy import deployment
 from ncfbench.reporting.views.sentences import (
     better_recall,
     busy_caveats,
@@ -247,9 +248,15 @@ def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
         answer_columns(_target(answer)),
         [*main, *answer.floors, *answer.blends],
         notes,
-        lead=headline(answer),
+        lead=_lead(answer, locations),
         name=answer.named("answer"),
     )
+
+
+def _lead(answer: Answer, locations: Mapping[str, str]) -> str:
+    """Return what to deploy, and the paragraph."""
+    found = deployment(answer, caveats(answer), locations)
+    return "\n".join([*(found.lines if found else ()), headline(answer)])
 
 
 def _target(answer: Answer) -> str:

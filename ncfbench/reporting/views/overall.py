@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ncfbench.reporting.answers import Caveat
@@ -18,6 +18,7 @@ from ncfbench.reporting.ranked import RankedArm
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.answer_rows import floor_rows
 from ncfbench.reporting.views.answers import FLOORS_NOTE, NOT_INTERLEAVED, paragraph
+from ncfbench.reporting.views.deploy import deployment
 from ncfbench.reporting.views.sentences import busy_caveats, floor_caveats, one_seed_caveats
 from ncfbench.reporting.worth import floors_sentences
 from ncfbench.runs.folder import are_interleaved
@@ -127,12 +128,17 @@ def worth_table(answer: Overall, lead: str = "", notes: Sequence[str] = ()) -> T
     return Table.of(title, cols, rows, [*below, *notes], name=answer.named("overall"), lead=lead)
 
 
-def overall_tables(answers: Sequence[Overall]) -> list[Table]:
-    """Return the table of each answer about finished runs, its paragraph above it."""
-    return [
-        worth_table(answer, headline(answer), [caveat.sentence for caveat in caveats(answer)])
-        for answer in answers
-    ]
+def overall_tables(answers: Sequence[Overall], locations: Mapping[str, str]) -> list[Table]:
+    """Return the table of each answer about finished runs, above it what to deploy and its
+    paragraph.
+    """
+    tables = []
+    for answer in answers:
+        reasons = caveats(answer)
+        found = deployment(answer, reasons, locations)
+        lead = "\n".join([*(found.lines if found else ()), headline(answer)])
+        tables.append(worth_table(answer, lead, [caveat.sentence for caveat in reasons]))
+    return tables
 
 
 def as_rows(answers: Sequence[Overall]) -> list[dict[str, Any]]:
