@@ -168,4 +168,4 @@ def test_every_hold_out_trains_and_is_reported(tmp_path, kind):
     text = " ".join(reported.output.split())
     for note in ("links to new and to known items together", "known items count alike"):
         assert (note in text) == has_new
-    assert "known items: recall@50 of these alone." in text
+    assert "nown items: recall@50 of these alone." in text
