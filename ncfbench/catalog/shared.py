@@ -63,7 +63,12 @@ class SharedSettings:
         "unigram", "Noise distribution P_n: unigram, uniform, or an exponent of the item degree"
     )
     mask: bool = _sampler(True, "Leave linked pairs out of the negatives")
-    epochs: int = _training(30, "Passes over the training links", at_least=1)
+    epochs: int = _training(
+        30,
+        "Passes over the training links; 0: until validation recall has not risen for --set"
+        " patience of them",
+        at_least=0,
+    )
     optimizer: str = _training(
         "auto",
         "Optimiser; row-adam is Adam that updates the named rows of tables only, and auto is Adam"

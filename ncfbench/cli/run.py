@@ -146,7 +146,8 @@ def _print_results(
 
     recall = reported_recall(record)
     both = blend_of_runs([record], floors)
-    fall = describe_fall(record.curve, record.config.patience)
+    chooses = record.config.epochs > 0  # else it stopped where validation did
+    fall = describe_fall(record.curve, record.config.patience) if chooses else None
     if fall is not None:
         say(f"Warning: {fall}")
     if json_:

@@ -219,7 +219,8 @@ def arms_of(runs: Sequence[Run], baseline: str) -> tuple[list[ArmResult], int]:
     for run in runs:
         config = run.config
         by_seed = arms.setdefault((run.variant, tuple(_common(config).items())), {})
-        if config.seed not in by_seed or config.epochs > by_seed[config.seed].config.epochs:
+        longest = by_seed.get(config.seed, run)
+        if run.summary["epochs"] >= longest.summary["epochs"]:
             by_seed[config.seed] = run
     values: dict[str, set[Any]] = {}
     for _, common in arms:

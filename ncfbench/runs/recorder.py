@@ -15,7 +15,7 @@ from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord, read
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
-from ncfbench.runs.reported import choose_epoch, measured_columns
+from ncfbench.runs.reported import choose_epoch, is_chosen, measured_columns
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.timing.clock import Sample
@@ -75,6 +75,11 @@ class Recorder:
         """Whether the latest row of the curve has been evaluated."""
         row = self.last_row or {}
         return any(row.get(f"{split}_recall_at_50") is not None for split in schemas.EVALUATED)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run stops where validation does, and validation has chosen."""
+        return self.config.epochs == 0 and is_chosen(self._curve, self.config.patience)
 
     @property
     def reported_iteration(self) -> int | None:

@@ -27,20 +27,34 @@ def choose_epoch(curve: Sequence[Row], patience: int) -> tuple[Row | None, str]:
     row; so too where the validation recall is 1 by construction, which chooses nothing.
     """
     evaluated = evaluations_of(curve)
-    validated = [
+    if not (validated := _validated(evaluated)):
+        return evaluated[-1] if evaluated else None, NO_VALIDATION
+    return _search(validated, patience)[0], BY_VALIDATION
+
+
+def is_chosen(curve: Sequence[Row], patience: int) -> bool:
+    """Return whether validation has chosen the epoch, whatever epochs follow."""
+    validated = _validated(curve)
+    return bool(validated) and _search(validated, patience)[1] >= patience
+
+
+def _validated(curve: Sequence[Row]) -> list[Row]:
+    return [
         row
-        for row in evaluated
+        for row in curve
         if row.get(MEASURE) is not None and (row.get(f"{MEASURE}_chance") or 0.0) < 1
     ]
-    if not validated:
-        return evaluated[-1] if evaluated else None, NO_VALIDATION
+
+
+def _search(validated: Sequence[Row], patience: int) -> tuple[Row, int]:
+    """Return the row of the largest recall, and the evaluations that have passed since."""
     best, waited = validated[0], 0
     for row in validated[1:]:
         is_larger = row[MEASURE] > best[MEASURE]
         best, waited = (row, 0) if is_larger else (best, waited + 1)
         if waited >= patience:
             break
-    return best, BY_VALIDATION
+    return best, waited
 
 
 def measured_columns(

@@ -15,6 +15,10 @@ COSTLY_STEP_BATCHES = 4
 """The same where an item is costly."""
 
 
+MOST_EPOCHS, BLIND_EPOCHS = 30, 5
+"""Epochs of a run that stops where validation does, at most; and without validation."""
+
+
 @dataclass(frozen=True)
 class Schedule:
     """The iterations at which a run stops to probe and to evaluate.
@@ -35,14 +39,15 @@ class Schedule:
     stops_at_epochs: bool = True
 
     @classmethod
-    def of(cls, config: RunConfig, n_links: int) -> Schedule:
+    def of(cls, config: RunConfig, n_links: int, *, has_validation: bool = True) -> Schedule:
         """Return the schedule of a run.
 
         Where an item is costly, a user waits for probes and the *step* account: there are fewer.
         """
         is_costly = find_encoder(config.encoder).is_costly
         rest = (1, COSTLY_STEP_BATCHES) if is_costly else (PROBES, STEP_BATCHES)
-        return cls(n_links, config.batch_size, config.epochs, config.probe_every, *rest)
+        epochs = config.epochs or (MOST_EPOCHS if has_validation else BLIND_EPOCHS)
+        return cls(n_links, config.batch_size, epochs, config.probe_every, *rest)
 
     @property
     def last(self) -> int:

@@ -23,6 +23,7 @@ from ncfbench.models.tables import names_of
 from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
+from ncfbench.runs.quality import COMPARED, most_ranked
 from ncfbench.runs.recorder import Recorder
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import Sampler, make_sampler
@@ -75,7 +76,11 @@ class RunPlan:
                 dataset = open_dataset(config.dataset, data_dir=locations.data_dir, say=say)
         require_contracts(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
-        schedule = Schedule.of(config, dataset.graph.n_links)
+        is_chosen = (
+            len(dataset.links("validation")[0]) > 0
+            and most_ranked(dataset, "validation") > COMPARED
+        )
+        schedule = Schedule.of(config, dataset.graph.n_links, has_validation=is_chosen)
         layout = make_layout(config)
         _require_room(config, dataset)
         ProcessGroup.current().require_alike(config, dataset.fingerprint)

@@ -194,13 +194,17 @@ class Session:
                 self._train_for(seconds)
             elif self.iteration == 0:
                 self._record()
-            if seconds is None and self.iteration < self._schedule.last:
+            if seconds is None and not self._is_over():
                 self._train_block()
-            if self.iteration == self._schedule.last:
+            if self._is_over():
                 if seconds is not None and not self._is_recorded:
                     self._record()
                 self._finish()
                 self.close()
+
+    def _is_over(self) -> bool:
+        (is_over,) = self._group.any(self.recorder.is_over)
+        return is_over or self.iteration == self._schedule.last
 
     def evaluate(self) -> None:
         """Evaluate at this iteration, unless that was done; the curve's row gets it."""

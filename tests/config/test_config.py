@@ -103,7 +103,7 @@ def test_precedence(tmp_path, monkeypatch):
         ({"learning_rate": float("nan")}, ["learning_rate = nan", "finite"]),
         ({"learning_rate": 0.0}, ["learning_rate = 0.0"]),
         ({"learning_rate": -1.0}, ["learning_rate = -1.0"]),
-        ({"epochs": 0}, ["epochs = 0"]),
+        ({"epochs": -1}, ["epochs = -1"]),
         ({"word_dropout": 1.0}, ["word_dropout = 1.0"]),
         ({"user_l2": float("inf")}, ["user_l2 = inf"]),
         ({"seed": -1}, ["seed = -1"]),
