@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from ncfbench.data.features import Float32
 from ncfbench.floors.task import HeldOut
+from ncfbench.runs.folder import BLEND_FILE
 from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.ranks import Scores
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import BLEND, OF_USERS
 
-FILE = "blend.parquet"
 WEIGHTS = tuple(step / 10 for step in range(11))
 """Weights of the run that are tried."""
 CACHED_SCORES = 2**27
@@ -129,10 +129,10 @@ def read(folder: Path) -> Row | None:
     Raises:
         DataError: the table is damaged.
     """
-    rows = tables.read_rows(folder / FILE, BLEND) if (folder / FILE).exists() else []
+    rows = tables.read_rows(folder / BLEND_FILE, BLEND) if (folder / BLEND_FILE).exists() else []
     return rows[0] if rows else None
 
 
 def write(folder: Path, row: Row) -> None:
     """Keep a blend in a run's folder, in place of the one before."""
-    tables.write_rows(folder / FILE, [row], BLEND)
+    tables.write_rows(folder / BLEND_FILE, [row], BLEND)

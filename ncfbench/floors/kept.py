@@ -25,7 +25,8 @@ def read(folder: Path, fingerprint: str) -> list[Row]:
 
 
 def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
-    """Return the floor with the most recall of validation links, or that of a name; None without.
+    """Return the floor with the most recall of validation links, or that of a name; None where no
+    floor has any, or it is 1 by construction.
 
     Of a floor with several settings the one with a chosen penalty counts first.
     """
@@ -33,5 +34,11 @@ def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
     def order(row: Row) -> tuple[float, bool]:
         return row["validation_recall_at_50"], row["chosen_by"] != "given"
 
-    able = (row for row in rows if name in (None, row["floor"]))
-    return max((row for row in able if row["validation_recall_at_50"]), key=order, default=None)
+    able = (
+        row
+        for row in rows
+        if name in (None, row["floor"])
+        and row["validation_recall_at_50"]
+        and (row["validation_recall_at_50_chance"] or 0.0) < 1
+    )
+    return max(able, key=order, default=None)

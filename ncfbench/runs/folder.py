@@ -39,6 +39,8 @@ RECORDS = (
     "summary.parquet",
 )
 """Files of every run."""
+BLEND_FILE = "blend.parquet"
+"""That of a blend with a floor, where there is one (:mod:`ncfbench.blending.blend`)."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -190,6 +192,8 @@ def copy_records(record: RunRecord, folder: Path) -> None:
         for name in RECORDS:
             copy = tables.copy_table if name.endswith(".parquet") else shutil.copyfile
             copy(record.folder / name, folder / name)
+        if (blend := record.folder / BLEND_FILE).exists():
+            tables.copy_table(blend, folder / BLEND_FILE)
     evaluations.copy(record.folder, folder, {record.reported_iteration})
 
 

@@ -12,6 +12,8 @@ from ncfbench import export_vectors
 from ncfbench.blending import blend
 from ncfbench.config import Locations, complete
 from ncfbench.data import open_dataset
+from ncfbench.data.sources import synthetic
+from ncfbench.data.store import prepare
 from ncfbench.floors.kept import read as read_floors
 from ncfbench.floors.pipeline import floor
 from ncfbench.runs.progress import Progress
@@ -21,12 +23,11 @@ RECALL = "test_recall_at_50"
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, tiny_options):
+def trained(tmp_path_factory):
     """A run on a small data set with kept floors: its record, the data and its folder."""
-    from ncfbench.data.store import prepare
-
     home = tmp_path_factory.mktemp("blended")
-    prepare("synthetic", tiny_options, home, "tiny", say=lambda text: None)
+    options = synthetic.Options(users=120, items=900, links=4000)
+    prepare("synthetic", options, home, "tiny", say=lambda text: None)
     floor("tiny", floors=["profile", "ridge"], data_dir=home, say=lambda text: None)
     settings = complete(SMALL | {"epochs": 3, "learning_rate": 0.03})
     places = Locations(home, home / "runs")
@@ -121,6 +122,14 @@ def test_the_command_says_what_both_reach(trained):
     (found,) = answer["blends"]
     assert (found["floor"], found["weight"]) == (row["floor"], row["weight"])
     assert found["recall_at_50"] == row[RECALL]
+
+
+def test_a_published_folder_keeps_the_blend(trained, tmp_path):
+    record, _, home = trained
+    check(invoke("report", home / "runs", "--data-dir", home, "--export", tmp_path / "out"), 0)
+    assert blend.read(tmp_path / "out" / record.name) == blend.read(record.folder)
+    report = invoke("report", tmp_path / "out", "--data-dir", tmp_path)
+    check(report, 0, "Both together", "DEPLOY ")
 
 
 def test_what_cannot_be_exported_is_refused(trained, tmp_path):

@@ -37,7 +37,8 @@ def write_files(folder):
 def test_the_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path)
-    commands = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
+    blocks = (text.replace("\\\n", "") for kind, text in BLOCKS if kind == "sh")
+    commands = [line for text in blocks for line in text.splitlines()]
     assert len(commands) == 5
     for line in commands:
         assert line.startswith("ncfbench ")
