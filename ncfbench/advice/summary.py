@@ -77,10 +77,6 @@ def next_steps(
     longer = advise_command(answer.question, times * answer.budget_seconds, locations)
     steps = [("To be surer", longer)]
     if answer.best is not None:
-        words = ["ncfbench", "export", str(folder / answer.best.first.name), "vectors"]
-        data_dir = locations.get("--data-dir")
-        words += ["--data-dir", data_dir] if data_dir else []
-        steps.append(("To take its vectors away", shlex.join(words)))
         config = answer.best.config
         there = {**locations, "--runs-dir": str(folder)}
         command = run_command(config, Variant.of(config), config.seed, there)
@@ -112,7 +108,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "spent_seconds": state.spent_seconds,
         "is_over": state.is_over,
         "sample_users": answer.sample_users,
-        "deploy": deploy and deploy.facts | {"lines": deploy.lines},
+        "deploy": deploy and deploy.facts,
         "headline": headline(answer),
         "trust": [caveat.sentence for caveat in found],
         "caveats": [caveat._asdict() for caveat in found],

@@ -152,7 +152,8 @@ def print_answer(found: Mapping[str, Any], tables: Iterable[Table] = ()) -> None
     next.
     """
     deploy = found["deploy"]["lines"] if found.get("deploy") else ()
-    views: list[Table | str] = [*deploy, _folded(found["headline"]), "", *tables]
+    lines = [line if line.startswith("  ") else _folded(line) for line in deploy]
+    views: list[Table | str] = [*lines, _folded(found["headline"]), "", *tables]
     if found["trust"]:
         views += [_folded(f"How far to trust it: {' '.join(found['trust'])}"), ""]
     for step in found["next"]:

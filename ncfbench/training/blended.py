@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from ncfbench.blending import blend
@@ -17,7 +15,7 @@ from ncfbench.data.lsa import Ids
 from ncfbench.floors import kept
 from ncfbench.floors.measure import refit
 from ncfbench.floors.models import Fitted
-from ncfbench.floors.task import HeldOut, Task
+from ncfbench.floors.task import HeldOut
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.ranks import Scores
 from ncfbench.storage.schemas import BLEND
@@ -29,49 +27,23 @@ LONG_FIT = 60.0
 """Seconds of a fit that is repeated without being asked for, whatever the training took."""
 
 
-@dataclass(frozen=True)
-class Parts:
-    """A floor and a run over the same items.
-
-    Attributes:
-        row: of the floor, as it is kept.
-        splits: the held-out links of each split that has any.
-        of_floor, of_run: return the scores of some items, by their ids.
-    """
-
-    row: kept.Row
-    task: Task
-    splits: dict[str, HeldOut]
-    of_floor: Fitted
-    of_run: Fitted
-
-    def standardised(self, split: str) -> tuple[Scores, Scores]:
-        """Return the scores of both on a split's candidates, on one scale."""
-        held_out = self.splits[split]
-        parts = (of(held_out.candidates) for of in (self.of_floor, self.of_run))
-        floor, own = (blend.standardised(scores, held_out) for scores in parts)
-        return floor, own
-
-
-def parts_of(
-    record: RunRecord, dataset: Dataset, row: kept.Row, say: Callable[[str], None]
-) -> Parts:
-    """Fit a kept floor again, and restore what the run reports.
+def scores_of_run(record: RunRecord, dataset: Dataset, say: Callable[[str], None]) -> Fitted:
+    """Return what scores items, by their ids, as a run reports.
 
     Raises:
         DataError: the run has no checkpoint of its end any more.
     """
-    task, fitted = refit(dataset, row)
     embedder, reported = restore_trained(record, dataset, say)
     users_UxD = embedder.users(reported.parameters).scored
     is_new = dataset.graph.item_degrees == 0
 
-    def of_run(items: Ids) -> Scores:
+    def scores(items: Ids) -> Scores:
         chosen = np.asarray(items, np.int32)
-        vectors = embedder.candidates(reported.parameters, chosen, is_new[chosen])
-        return scores_of(users_UxD, jax.block_until_ready(vectors))
+        return scores_of(
+            users_UxD, embedder.candidates(reported.parameters, chosen, is_new[chosen])
+        )
 
-    return Parts(row, task, HeldOut.of(task, dataset), fitted, of_run)
+    return scores
 
 
 def blend_run(
@@ -114,9 +86,16 @@ def blend_run(
     if not len(dataset.links("validation")[0]):
         return None
     begin = time.perf_counter()
-    parts = parts_of(record, dataset, row, say)
-    choice = blend.choose(*parts.standardised("validation"), parts.splits["validation"], metric)
-    test = parts.splits["test"].evaluate(blend.mixed(*parts.standardised("test"), choice.weight))
+    task, of_floor = refit(dataset, row)
+    of_run, splits = scores_of_run(record, dataset, say), HeldOut.of(task, dataset)
+
+    def on_one_scale(split: str) -> tuple[Scores, Scores]:
+        links = splits[split]
+        own = (blend.standardised(of(links.candidates), links) for of in (of_floor, of_run))
+        return next(own), next(own)
+
+    choice = blend.choose(*on_one_scale("validation"), splits["validation"], metric)
+    test = splits["test"].evaluate(blend.mixed(*on_one_scale("test"), choice.weight))
     found = dict.fromkeys(BLEND.names) | {
         **wanted,
         "weight": choice.weight,

@@ -335,15 +335,17 @@ def test_json_says_how_each_entrant_ended(answer, tmp_path):
 
 def test_next_commands_repeat_what_was_asked(answer, tmp_path):
     steps = summary.next_steps(answer, tmp_path / "x", {"--data-dir": "here"})
-    (_, again), (_, export), (_, resume) = steps
+    (_, again), (_, resume) = steps
     assert again == "ncfbench advise tiny --try encoder=cnn --budget 2m --data-dir here"
     assert resume == (
         "ncfbench run --dataset tiny --sampler strat-ns --encoder cnn --loss sg"
         f" --learning-rate 0.02 --data-dir here --runs-dir {tmp_path / 'x'} --resume"
     )
     assert answer.best is not None
-    folder = tmp_path / "x" / answer.best.first.name
-    assert export == f"ncfbench export {folder} vectors --data-dir here"
+    deploy = summary.as_json(answer, tmp_path / "x", {"--data-dir": "here"})["deploy"]
+    own = answer.best.first.folder
+    assert deploy["command"] == f"ncfbench export {own} vectors --top 50 --data-dir here"
+    assert deploy["lines"][0] == f"DEPLOY {answer.best.name}:"
     for _, command in steps:
         parse(shlex.split(command)[1:])
 

@@ -291,7 +291,7 @@ def test_one_meaning_of_plus_minus(tmp_path):
             run = write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 0.2, recall], seed=seed)
             add_recall(run, error=0.03, item_error=0.04, chance=0.1)
     text = invoke("report", tmp_path, "--full").stdout
-    assert text.count("0.400 ± 0.112") == 5  # the paragraph, two arms, their quality
+    assert text.count("0.400 ± 0.112") == 6  # the block, the paragraph, two arms, their quality
     assert text.count("0.4000 ± 0.1118 (2)") == 2
     assert text.count("±: standard error over users and items, and over seeds") == 4
 

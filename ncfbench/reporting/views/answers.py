@@ -92,7 +92,11 @@ def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> li
     Args:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
-    return [_answer_table(answer, locations) for answer in answers]
+    firsts = {answer.data_fingerprint: answer for answer in reversed(answers)}.values()
+    return [
+        _answer_table(answer, locations, is_first=any(answer is first for first in firsts))
+        for answer in answers
+    ]
 
 
 def ranking_tables(answers: Sequence[Answer]) -> list[Table]:
@@ -232,7 +236,7 @@ def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
     return sentences
 
 
-def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
+def _answer_table(answer: Answer, locations: Mapping[str, str], *, is_first: bool) -> Table:
     notes, main = trust(answer, locations), answer.main
     if any(arm.sooner and arm.sooner.total_at_most for arm in main):
         notes.append(
@@ -248,7 +252,7 @@ def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
         answer_columns(_target(answer)),
         [*main, *answer.floors, *answer.blends],
         notes,
-        lead=_lead(answer, locations),
+        lead=_lead(answer, locations) if is_first else headline(answer),
         name=answer.named("answer"),
     )
 

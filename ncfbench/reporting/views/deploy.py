@@ -30,76 +30,82 @@ DOUBTS = (
 CONFIDENCE = ("high", "fair", "low")
 
 
-class Deployment(NamedTuple):
-    """What validation links recommend.
+class Part(NamedTuple):
+    """What could be deployed: ``floor``, ``trained`` or ``both``.
 
     Attributes:
-        what: ``both``, ``floor`` or ``trained``.
-        lines: of the block that begins an answer.
+        words: of ``ncfbench export``.
+        validation: recall@50 of validation links, which chooses.
     """
 
     what: str
     name: str
+    words: Sequence[str]
+    validation: float | None
+    quality: Quality | None
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """Its recall of test links, with its error."""
+        return "-" if self.quality is None else self.quality.text(RECALL)
+
+
+class Deployment(NamedTuple):
+    """What validation links recommend, and the lines of the block that begins an answer."""
+
+    part: Part
     command: str
-    recall: float | None
     lines: Sequence[str]
 
     @property
     def facts(self) -> dict[str, Any]:
         """Its values in JSON."""
-        return {name: getattr(self, name) for name in ("what", "name", "command", "recall")}
+        quality = self.part.quality
+        recall = None if quality is None else quality.values[RECALL]
+        named = {"what": self.part.what, "name": self.part.name, "command": self.command}
+        return named | {"recall": recall, "lines": self.lines}
 
 
 def deployment(
     answer: Answer, caveats: Sequence[Caveat], locations: Mapping[str, str]
 ) -> Deployment | None:
     """Return what has the most recall of validation links: the best floor, the arm that stands
-    beside it, or both; None where one of the former is not known.
+    beside it, or both; None where no arm was evaluated.
 
     Args:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in the command.
     """
     arm = arm_beside(answer.arms, answer.best, answer.judged_by)
     own = None if arm is None else arm.judged("test")
-    floors = [floor for floor in answer.floors if floor.recall_on("validation") is not None]
-    if arm is None or own is None or own.validation is None or not floors or not arm.runs:
+    if arm is None or own is None:
         return None
-    floor, run = floors[0], next(iter(arm.runs.values()))
-    floor_name = floor.row["floor"]
-    words = {"floor": [answer.config.dataset, "vectors", "--floor", floor_name]}
-    words["trained"] = [shown(run.folder), "vectors"]
-    reached = {"floor": floor.recall_on("validation"), "trained": own.validation}
-    named = {"floor": floor.name, "trained": arm.name}
-    quality: dict[str, Quality | None] = {"floor": floor.reported, "trained": arm.reported}
+    run = shown(next(iter(arm.runs.values())).folder)
+    parts = [Part("trained", arm.name, [run, "vectors"], own.validation, arm.reported)]
+    for floor in answer.floors[:1]:
+        words = [answer.config.dataset, "vectors", "--floor", floor.row["floor"]]
+        recall, seconds = floor.recall_on("validation"), f" ({three_digits(floor.seconds)} s)"
+        parts.insert(0, Part("floor", floor.name, words, recall, floor.reported, seconds))
     for blend in answer.blends:
-        name = blend.floor.row["floor"]
-        words["both"] = [shown(run.folder), "vectors", "--floor", name]
-        reached["both"] = blend.judged("validation").recall
-        shares = f"{blend.weight:.2g} of {arm.name} and {1 - blend.weight:.2g} of {name}"
-        named["both"] = f"both, {shares}"
-        quality["both"] = blend.reported
-    what = max(reached, key=lambda each: reached[each] or 0.0)
+        name, recall = blend.floor.row["floor"], blend.judged("validation").recall
+        shares = f"both, {blend.weight:.2g} of {arm.name} and {1 - blend.weight:.2g} of {name}"
+        words = [run, "vectors", "--floor", name]
+        parts.append(Part("both", shares, words, recall, blend.reported))
+    chosen = max(parts, key=lambda part: part.validation or 0.0)
     data_dir = locations.get("--data-dir")
-    more = ["--data-dir", data_dir] if data_dir else []
-    command = shlex.join(["ncfbench", "export", *words[what], "--top", "50", *more])
-    chance = floor.chance_on("test")
-    parts = [f"{named[each]} {_text(quality[each])}" for each in reached if each != what]
-    parts[0] += f" ({three_digits(floor.seconds)} s)" if what != "floor" else ""
+    more = ["--top", "50", *(["--data-dir", data_dir] if data_dir else [])]
+    command = shlex.join(["ncfbench", "export", *chosen.words, *more])
+    chances = [floor.chance_on("test") for floor in answer.floors[:1]]
+    chance = "".join(f" (chance {chance:.3f})" for chance in chances if chance is not None)
+    others = "; ".join(f"{part.name} {part.text}{part.note}" for part in parts if part != chosen)
+    recall_line = f"Recall@50 of test links {chosen.text}{chosen.note}{chance}"
     lines = [
-        f"DEPLOY {named[what]}:",
+        f"DEPLOY {chosen.name}:",
         f"  {command}",
-        f"Recall@50 of test links {_text(quality[what])}"
-        + ("" if chance is None else f" (chance {chance:.3f})")
-        + f"; {', '.join(parts)}.",
+        f"{recall_line}; {others}." if others else f"{recall_line}.",
         _confidence([*caveats, *_few(answer, own)]),
     ]
-    chosen = quality[what]
-    recall = None if chosen is None else chosen.values[RECALL]
-    return Deployment(what, named[what], command, recall, lines)
-
-
-def _text(quality: Quality | None) -> str:
-    return "-" if quality is None else quality.text(RECALL)
+    return Deployment(chosen, command, lines)
 
 
 def _few(answer: Answer, own: ArmRecall) -> list[Caveat]:
