@@ -1,4 +1,4 @@
-"""Draw docs/answer.svg: recall against seconds on six data sets, floors dotted.
+"""Draw docs/answer.svg: recall against seconds on six data sets, floors dotted, blends dashed.
 
 Repeat with ``python docs/draw_answer.py`` (needs the ``plots`` extra). The runs and floors are
 those of results/good-start.
@@ -28,7 +28,7 @@ TITLES = {
     "debian": "Debian's packages",
     "ml-time": "MovieLens 100K, by time",
 }
-GOOD, WIDER, FLOOR = "#1b6ca8", "#d1495b", "#555555"
+GOOD, WIDER, FLOOR, BOTH = "#1b6ca8", "#d1495b", "#555555", "#2e7d32"
 FIRST, LAST = 0.3, 2000.0
 """Ends of the axis of seconds; floors that took less begin at its left end."""
 ABOVE: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points"}
@@ -59,6 +59,10 @@ def main() -> None:
             axis.hlines(floor.recall, max(floor.seconds, FIRST), LAST, FLOOR, "dotted")
             text = f"{floor.name} {floor.recall:.3f}"
             axis.annotate(text, (LAST, floor.recall), **ABOVE, color=FLOOR, ha="right")
+        for blend in answer.blends if is_first else ():
+            recall = blend.judged("test").recall
+            axis.hlines(recall, seconds[0], LAST, BOTH, "dashed")
+            axis.annotate(f"both {recall:.3f}", (LAST, recall), **ABOVE, color=BOTH, ha="right")
         axis.set(title=TITLES[answer.config.dataset], xscale="log", xlim=(FIRST, LAST))
         axis.margins(y=0.15)
     for axis in axes[-1]:

@@ -17,7 +17,7 @@ from ncfbench.data.content import Split
 from ncfbench.errors import DataError
 from ncfbench.reporting.arms import NDCG, ArmRecall, ArmResult
 from ncfbench.reporting.floors import FloorResult, Standing, standing_by
-from ncfbench.reporting.quality import RECALL, Quality, mean_of, standard_error
+from ncfbench.reporting.quality import RECALL, Quality, mean_of, quality_of_rows, standard_error
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import Evaluation, difference
 from ncfbench.storage.schemas import OF_USERS
@@ -85,9 +85,8 @@ class BlendResult:
 
     @property
     def reported(self) -> Quality:
-        """Its recall of test links as that of an arm."""
-        own = self.judged("test")
-        return Quality(self.epoch or 0.0, {RECALL: own.recall, f"{RECALL}_error": own.error})
+        """Its measures of test links as those of an arm."""
+        return quality_of_rows(self.rows, self.epoch or 0.0)
 
     @property
     def facts(self) -> dict[str, Any]:

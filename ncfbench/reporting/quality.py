@@ -76,11 +76,14 @@ def quality_of(runs: Iterable[Run]) -> Quality | None:
     known = [row for row in rows if row is not None]
     if not known or len(known) < len(rows):
         return None
-    return Quality(
-        math.fsum(row["epoch"] for row in known) / len(known),
-        {name: mean_of(known, f"test_{name}") for name in QUALITY}
-        | {f"{name}_error": standard_error(known, f"test_{name}") for name in MEASURED},
-    )
+    return quality_of_rows(known, math.fsum(row["epoch"] for row in known) / len(known))
+
+
+def quality_of_rows(rows: Sequence[Row], epoch: float) -> Quality:
+    """Return the quality of some rows of test links, one of each seed."""
+    means = {name: mean_of(rows, f"test_{name}") for name in QUALITY}
+    errors = {f"{name}_error": standard_error(rows, f"test_{name}") for name in MEASURED}
+    return Quality(epoch, means | errors)
 
 
 def standard_error(rows: Sequence[Row], measure: str) -> float | None:

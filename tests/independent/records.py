@@ -129,6 +129,14 @@ class Run:
         return self.lowest not in self.losses[:3] and is_at_rest
 
 
+class Blended:
+    """A kept blend, with what :func:`above` reads of a run."""
+
+    def __init__(self, row):
+        self.chosen = row
+        self.lists = tuple(np.array(row[f"test_{of}"]) for of in ("user_recalls", "item_shares"))
+
+
 def read_runs(folder):
     found = (Run(path.parent) for path in folder.glob("*/config.json"))
     return {run.name: run for run in found}

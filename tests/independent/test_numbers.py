@@ -9,6 +9,7 @@ import pytest
 from records import (
     RECALL,
     VALIDATION,
+    Blended,
     above,
     compare_tables,
     error_of,
@@ -71,7 +72,7 @@ def test_the_answer_on_six_data_sets(name):
     kept = rows_of(RESULTS / "good-start/floors.parquet")
     floors = {row["floor"]: row for row in kept if row["data_fingerprint"] == digest}
     best = max(floors.values(), key=lambda row: row[VALIDATION])
-    _, named, trained, difference, *passed = cells_of("README.md", name)
+    _, named, trained, passed, both, above_by = cells_of("README.md", name)
     if named != "the same":
         parts = ("content_seconds", "choice_seconds", "fit_seconds")
         seconds = sum(best[part] for part in parts)
@@ -82,11 +83,23 @@ def test_the_answer_on_six_data_sets(name):
     assert len(own) == 5
     assert trained == f"{recall:.3f} ± {error_of([run.chosen for run in own]):.3f}"
     by, error = above(own, best)
-    assert difference == f"{by:.3f} ± {error:.3f}"
-    for floor, cell in zip((floors["profile"], best), passed, strict=True):
-        by, error = above(own, floor)
-        seconds = seconds_above(own, floor, error) if by > 2 * error else math.nan
-        assert cell == ("-" if math.isnan(seconds) else f"{seconds:.1f}")
+    seconds = seconds_above(own, best, error) if by > 2 * error else math.nan
+    assert passed == ("-" if math.isnan(seconds) else f"{seconds:.1f}")
+    blends = [row for run in own for row in rows_of(run.folder / "blend.parquet")]
+    assert {row["floor"] for row in blends} == {best["floor"]}
+    for row in blends:
+        # The weight is the best of eleven by validation links, of equal ones the nearest to a half.
+        tried = dict(zip(row["weights"], row["heights"], strict=True))
+        assert [*tried] == [step / 10 for step in range(11)]
+        most = [weight for weight, height in tried.items() if height == max(tried.values())]
+        assert row["weight"] == min(most, key=lambda weight: abs(weight - 0.5))
+        assert row[VALIDATION] == max(tried.values())
+        assert tried[0.0] == pytest.approx(best[VALIDATION], abs=1e-3)
+        assert row[RECALL] == pytest.approx(np.mean(row["test_user_recalls"]), abs=1e-6)
+    recall = np.mean([row[RECALL] for row in blends])
+    assert both == f"{recall:.3f} ± {error_of(blends):.3f}"
+    by, error = above([Blended(row) for row in blends], best)
+    assert above_by == f"{by:.3f} ± {error:.3f}"
 
 
 @pytest.mark.parametrize(("encoder", "loss"), TABLE_3)

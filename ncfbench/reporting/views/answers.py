@@ -120,7 +120,8 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
 
 
 def _evaluated(answer: Answer) -> list[tuple[str, Quality]]:
-    return [(arm.name, arm.reported) for arm in answer.main if arm.reported]
+    rows: list[ArmResult | BlendResult] = [*answer.main, *answer.blends]
+    return [(row.name, row.reported) for row in rows if row.reported]
 
 
 def _quality_table(answer: Answer, arms: Sequence[tuple[str, Quality]]) -> Table:
