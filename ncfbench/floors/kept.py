@@ -31,14 +31,19 @@ def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
     Of a floor with several settings the one with a chosen penalty counts first.
     """
 
-    def order(row: Row) -> tuple[float, bool]:
-        return row["validation_recall_at_50"], row["chosen_by"] != "given"
-
     able = (
         row
         for row in rows
-        if name in (None, row["floor"])
-        and row["validation_recall_at_50"]
-        and (row["validation_recall_at_50_chance"] or 0.0) < 1
+        if row["validation_recall_at_50"] and (row["validation_recall_at_50_chance"] or 0.0) < 1
     )
-    return max(able, key=order, default=None)
+    return named(able, name)
+
+
+def named(rows: Iterable[Row], name: str | None) -> Row | None:
+    """Return the best floor of a name, or of all."""
+
+    def order(row: Row) -> tuple[float, bool]:
+        return row["validation_recall_at_50"] or 0.0, row["chosen_by"] != "given"
+
+    own = (row for row in rows if name in (None, row["floor"]))
+    return max(own, key=order, default=None)

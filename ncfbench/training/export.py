@@ -33,7 +33,7 @@ from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.content import SPLITS
 from ncfbench.data.features import Float32
 from ncfbench.errors import DivergedError, UsageError
-from ncfbench.floors.kept import Row, best, read
+from ncfbench.floors import kept
 from ncfbench.models.tables import names_of
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
@@ -105,9 +105,9 @@ def export_vectors(
         ranked = dataset.n_items if candidates == "all" else len(dataset.candidates("test"))
         if top > ranked:
             progress.say(f"--top {top}: there are only {ranked} items to rank.")
-    kept = None if floor is None else _kept_floor(floor, dataset, locations)
+    row = None if floor is None else _kept_floor(floor, dataset, locations)
     weight = None
-    if record is not None and kept is not None:
+    if record is not None and row is not None:
         weight = _weight(record, str(floor), locations, progress)
     meta: dict[str, Any] = {
         "version": __version__,
@@ -126,7 +126,7 @@ def export_vectors(
     if record is not None and on_all_links:
         record = vectors.trained_on_all(record, dataset, progress)
     own = None if record is None else vectors.of_run(record, dataset, progress)
-    found = own if kept is None else vectors.of_floor(kept, dataset, progress)
+    found = own if row is None else vectors.of_floor(row, dataset, progress)
     if own is not None and found is not None and weight is not None:
         found = vectors.of_both(own, found, weight, dataset)
     assert found is not None, "there is a run or a floor"
@@ -149,17 +149,17 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _kept_floor(name: str, dataset: Dataset, locations: Locations) -> Row:
+def _kept_floor(name: str, dataset: Dataset, locations: Locations) -> kept.Row:
     """Return the row of a kept floor.
 
     Raises:
         UsageError: there is none.
     """
-    row = best(read(locations.data_dir / dataset.name, dataset.fingerprint), name)
+    row = kept.named(kept.read(locations.data_dir / dataset.name, dataset.fingerprint), name)
     if row is None:
         raise UsageError(
-            f"{dataset.name} keeps no floor {name!r} whose recall of validation links is known. Fit"
-            f" it with: ncfbench floor {dataset.name} --floors {name}"
+            f"{dataset.name} keeps no floor {name!r}. Fit it with: ncfbench floor {dataset.name}"
+            f" --floors {name}"
         )
     return row
 

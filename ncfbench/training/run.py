@@ -95,6 +95,11 @@ def run_and_blend(
     if fits_floors and ProcessGroup.current().is_first:
         try:
             data = open_dataset(config.dataset, data_dir=locations.data_dir, say=progress.say)
+            if data.n_words and data.item_features is None:
+                progress.say(
+                    "Dense features of texts by LSA mostly help, and these data have none: see"
+                    " ncfbench prepare with --lsa 300."
+                )
             fit_within(data, FLOORS_SECONDS, locations.data_dir, progress.say)
         except (DataError, UsageError) as error:
             progress.say(f"No floors: {error}")
