@@ -17,7 +17,8 @@ def export(
     source: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a run, or its name below --runs-dir; with --floor also a data set."
+            metavar="RUN|DATASET",
+            help="Folder of a run, or its name below --runs-dir; with --floor also a data set.",
         ),
     ],
     folder: Annotated[
