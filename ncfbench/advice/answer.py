@@ -67,6 +67,18 @@ class RaceAnswer(Overall):
         ]
 
     @property
+    def training_seconds(self) -> float:
+        """Seconds of training of all runs."""
+        runs = (run for arm in self.arms for run in arm.runs.values())
+        return math.fsum(run.summary["train_seconds"] or 0.0 for run in runs)
+
+    @property
+    def training_share(self) -> float:
+        """Share of the time that was training, not compilation, evaluation or floors."""
+        spent = self.state.spent_seconds
+        return self.training_seconds / spent if spent else 0.0
+
+    @property
     def undecided(self) -> int:
         """Number of entrants that left and could not yet be told from the best."""
         left = (arm for arm in self.arms if arm.status == "left" and math.isfinite(arm.level))

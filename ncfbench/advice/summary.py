@@ -22,6 +22,8 @@ from ncfbench.reporting.views.deploy import deployment
 from ncfbench.reporting.views.sentences import busy_caveats, floor_caveats
 from ncfbench.runs.arms import Variant
 
+LEAST_TRAINING = 1 / 3
+"""Share of the time that must be training for an answer."""
 JUDGED_EPOCHS = 2
 """Epochs that the next budget gives to the furthest entrant, where no choice can be justified."""
 
@@ -36,6 +38,9 @@ def headline(answer: RaceAnswer) -> str:
 def caveats(answer: RaceAnswer) -> list[Caveat]:
     """Return what the answer rests on, and what speaks against it."""
     found, best = [Caveat("note", note) for note in answer.state.notes], answer.best
+    if answer.training_share < LEAST_TRAINING:
+        text = f"Too little of the budget was training ({answer.training_share:.0%}): no answer."
+        found.append(Caveat("little_training", f"{text} A larger --budget gives one."))
     if best is not None:
         seeds = [len(arm.measured.curves) for arm in answer.main]
         text = f"{counted(min(seeds), 'seed')} of each of {counted(len(seeds), 'finalist')}."
@@ -106,6 +111,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         **overall.facts(answer),
         "budget_seconds": answer.budget_seconds,
         "spent_seconds": state.spent_seconds,
+        "training_seconds": answer.training_seconds,
         "is_over": state.is_over,
         "sample_users": answer.sample_users,
         "deploy": deploy and deploy.facts,

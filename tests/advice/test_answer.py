@@ -359,3 +359,17 @@ def test_a_command_names_all_that_was_asked():
         "ncfbench advise tiny --try loss=sg,mse --try sampler=ns,iid --try learning_rate=0.01,0.1"
         " --try encoder=cnn --set dimension=8 --budget 10m"
     )
+
+
+@pytest.mark.parametrize(("share", "is_said"), [(0.5, False), (0.3, True)])
+def test_too_little_training_is_no_answer(answer, share, is_said):
+    runs = [run for arm in answer.arms for run in arm.runs.values()]
+    for run in runs:
+        run.summary["train_seconds"] = 2.0
+    spent = 2.0 * len(runs) / share
+    state = dataclasses.replace(answer.state, spent_seconds=spent)
+    document = summary.as_json(dataclasses.replace(answer, state=state), Path("runs"), {})
+    assert document["training_seconds"] == pytest.approx(share * document["spent_seconds"])
+    said = "Too little of the budget was training (30%): no answer."
+    assert any(said in text for text in document["trust"]) == is_said
+    assert any(said in line for line in document["deploy"]["lines"]) == is_said

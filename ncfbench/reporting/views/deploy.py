@@ -14,17 +14,9 @@ from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import RECALL, Quality
 
 DOUBTS = (
-    *(
-        "busy",
-        "untried",
-        "undecided",
-        "still_falling",
-        "seeds",
-        "one_seed",
-        "one_arm",
-        "decided_by_test",
-    ),
-    *("floors_left_out", "not_interleaved", "other_machine_of_floors", "note"),
+    *("little_training", "busy", "untried", "undecided", "still_falling", "seeds", "one_seed"),
+    *("one_arm", "decided_by_test", "floors_left_out", "not_interleaved"),
+    *("other_machine_of_floors", "note"),
 )
 """Caveats that lower the confidence in an answer, the largest first."""
 CONFIDENCE = ("high", "fair", "low")
