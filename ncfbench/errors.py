@@ -28,6 +28,10 @@ class UsageError(NcfbenchError):
     exit_code = 2
 
 
+class TooFewTextsError(UsageError):
+    """Texts, if any, have no more directions than features are asked for."""
+
+
 class DataError(NcfbenchError):
     """Data that is missing, malformed or cannot be read or written."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from scipy.linalg import LinAlgError
 
 from ncfbench.advice import summary
 from ncfbench.advice.answer import RaceAnswer, chance, make_answer
@@ -27,7 +28,9 @@ from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.errors import DataError, UsageError
 from ncfbench.floors import kept
+from ncfbench.floors.models import Fitted
 from ncfbench.floors.pipeline import fit_within
+from ncfbench.floors.task import Task
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.beside import read_floors
 from ncfbench.reporting.floors import by_validation, floors_of
@@ -38,6 +41,7 @@ from ncfbench.storage import locks, tables
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.training.blended import blend_run
+from ncfbench.training.run import FAILURES, first_line
 
 FOLDER, ANSWER = "advice", "answer.json"
 """Folder of the races, below the folder of the runs, and the file of each with its answer."""
@@ -149,8 +153,10 @@ def answer_question(
         unfitted = _fit_floors(dataset, locations, clock, progress)
         best = kept.best(kept.read(locations.data_dir / dataset.name, dataset.fingerprint))
         if best is not None:
-            fit_seconds = best["content_seconds"] + best["fit_seconds"]
-            clock.reserve_seconds += BLENDING * (fit_seconds + best["ranking_seconds"])
+            takes = best["content_seconds"] + best["fit_seconds"] + best["ranking_seconds"]
+            most = FLOORS_SHARE * budget_seconds
+            best = best if BLENDING * takes <= most else None
+            clock.reserve_seconds += BLENDING * takes * (best is not None)
         content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
         state = State(dataset.fingerprint)
         here = dataclasses.replace(locations, runs_dir=folder)
@@ -165,12 +171,13 @@ def answer_question(
         state.spent_seconds = clock.spent
         answer = make_answer(question, state, runs.records(), dataset, budget_seconds)
         progress.move(int(clock.spent), "blending")
+        fitted: dict[str, tuple[Task, Fitted]] = {}
         for run in answer.best.runs.values() if answer.best and best is not None else ():
             try:
-                metric = question.metric.replace("@", "_at_")
-                blend_run(run, metric=metric, data_dir=locations.data_dir, say=say)
-            except (DataError, UsageError, MemoryError) as error:
-                state.notes.append(f"No blend: {error}")
+                metric, data = question.metric.replace("@", "_at_"), locations.data_dir
+                blend_run(run, metric=metric, data_dir=data, fitted=fitted, say=say)
+            except (*FAILURES, LinAlgError) as error:
+                state.notes.append(f"No blend: {first_line(error)}")
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
         there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}

@@ -61,8 +61,8 @@ def export(
     The dot product of a user's vector and an item's is the score that recall ranks by. A run's
     vectors are those of the epoch that it reports. With --floor ridge they are those of ridge
     regression, by the leading singular vectors of its scores; a run beside it is blended with it,
-    by the weight that validation links chose. --on-all-links repeats the same epochs, penalty and
-    weight with the held-out links.
+    by the weight that validation links chose. --on-all-links repeats as many whole epochs, with the
+    same penalty and weight, with the held-out links.
 
     DIR gets users.npy and items.npy (float32), users.parquet and items.parquet (ids beside the
     vectors), towers.safetensors (a run's parameters by name) and meta.json (settings, and what the

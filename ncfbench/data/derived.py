@@ -21,7 +21,7 @@ from ncfbench.data.content import SPLITS, Content
 from ncfbench.data.features import Float32, standardise
 from ncfbench.data.options import USUAL_LSA, SourceOptions
 from ncfbench.data.text import Texts
-from ncfbench.errors import UsageError
+from ncfbench.errors import TooFewTextsError, UsageError
 from ncfbench.storage.free_space import require_memory
 
 Derived: TypeAlias = tuple[Float32, float]
@@ -61,8 +61,8 @@ def with_derived(
     for name, derive in wanted.items():
         try:
             (values, seconds), begin = derive(), time.perf_counter()
-        except UsageError as error:
-            if name != "lsa" or options.lsa != USUAL_LSA:
+        except TooFewTextsError as error:
+            if not type(options).lsa == options.lsa == USUAL_LSA:
                 raise
             say(f"No features by LSA, which are made by default: {error}")
             continue
@@ -109,7 +109,7 @@ def lsa_columns(n_columns: int, facts: Mapping[str, Any]) -> slice:
 def _lsa(content: Content, size: int) -> Derived:
     n_words, n_items = len(content.vocabulary.words), len(content.texts)
     if not n_words:
-        raise UsageError(
+        raise TooFewTextsError(
             f"--lsa {size} makes features of texts, and the items have none. Leave it out, or name"
             " the items' texts."
         )

@@ -11,10 +11,12 @@ from scipy.sparse.linalg import svds
 
 from ncfbench.data.features import Float32
 from ncfbench.data.text import Texts
-from ncfbench.errors import UsageError
+from ncfbench.errors import TooFewTextsError
 
 Float64: TypeAlias = NDArray[np.float64]
 Ids: TypeAlias = NDArray[np.integer]
+
+
 LANCZOS = 1.5
 """Lanczos vectors for each singular vector: CiteULike's 300 take two thirds of the time of SciPy's
 default, 2, to the same seven digits.
@@ -52,13 +54,13 @@ def lsa(texts: Texts, n_words: int, fitted: Ids, size: int) -> Float32:
         fitted: indices of the texts that are decomposed: those of training items.
 
     Raises:
-        UsageError: the fitted texts, or the words, are not more than ``size``.
+        TooFewTextsError: the fitted texts, or the words, are not more than ``size``.
     """
     content = tfidf(texts, n_words, fitted)
     chosen = content[fitted]
     smallest = min(chosen.shape)
     if size >= smallest or not chosen.nnz:
-        raise UsageError(
+        raise TooFewTextsError(
             f"--lsa {size}: texts of {len(fitted):,} training items with {n_words:,} different"
             f" words have at most {max(smallest - 1, 0) * bool(chosen.nnz):,} such features."
         )

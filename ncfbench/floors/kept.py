@@ -40,10 +40,13 @@ def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
 
 
 def named(rows: Iterable[Row], name: str | None) -> Row | None:
-    """Return the best floor of a name, or of all."""
+    """Return the best floor of a name, or of all; see :func:`best`."""
+    first: dict[str, Row] = {}
+    for row in sorted(rows, key=lambda row: (row["chosen_by"] != "given", _recall(row))):
+        first[row["floor"]] = row
+    own = (row for row in first.values() if name in (None, row["floor"]))
+    return max(own, key=_recall, default=None)
 
-    def order(row: Row) -> tuple[float, bool]:
-        return row["validation_recall_at_50"] or 0.0, row["chosen_by"] != "given"
 
-    own = (row for row in rows if name in (None, row["floor"]))
-    return max(own, key=order, default=None)
+def _recall(row: Row) -> float:
+    return row["validation_recall_at_50"] or 0.0

@@ -107,16 +107,23 @@ class BlendResult:
 def blend_of_runs(
     runs: Sequence[RunRecord], floors: Iterable[FloorResult], of: str = "this run"
 ) -> BlendResult | None:
-    """Return the kept blends of some runs; None where some run has none, they are of several
-    floors, or of one that is not among the floors.
+    """Return the kept blends of some runs; None where some run has none of what it reports, they
+    are of several floors, or of one that is not among the floors.
     """
     rows: list[Row | None] = []
     for run in runs:
+        rows.append(None)
         with suppress(DataError):  # a damaged one is made again by `ncfbench run`
-            rows.append(blend.read(run.folder))
-    known = [row for row in rows if row is not None]
-    names = {row["floor"] for row in known}
-    floor = next((each for each in floors if {each.row["floor"]} == names), None)
+            rows[-1] = blend.read(run.folder)
+    known = [
+        row
+        for run, row in zip(runs, rows, strict=True)
+        if row is not None and row["iteration"] == run.reported_iteration
+    ]
+    parts = {(row["floor"], row["penalty"]) for row in known}
+    floor = next(
+        (each for each in floors if {(each.row["floor"], each.row["penalty"])} == parts), None
+    )
     if not runs or len(known) < len(runs) or floor is None:
         return None
     epoch = mean_of([run.summary for run in runs], "reported_epoch")

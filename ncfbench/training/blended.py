@@ -15,11 +15,11 @@ from ncfbench.data.lsa import Ids
 from ncfbench.floors import kept
 from ncfbench.floors.measure import refit
 from ncfbench.floors.models import Fitted
-from ncfbench.floors.task import HeldOut
+from ncfbench.floors.task import BLOCK_SCORES, HeldOut, Task
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.ranks import Scores
 from ncfbench.storage.schemas import BLEND
-from ncfbench.training.recall import scores_of
+from ncfbench.training.recall import BLOCK_USERS, scores_of
 from ncfbench.training.trained import open_data, restore_trained
 
 METRIC = "recall_at_50"
@@ -39,9 +39,9 @@ def scores_of_run(record: RunRecord, dataset: Dataset, say: Callable[[str], None
 
     def scores(items: Ids) -> Scores:
         chosen = np.asarray(items, np.int32)
-        return scores_of(
-            users_UxD, embedder.candidates(reported.parameters, chosen, is_new[chosen])
-        )
+        vectors = embedder.candidates(reported.parameters, chosen, is_new[chosen])
+        size = int(np.clip(BLOCK_SCORES // max(len(chosen), 1), 1, BLOCK_USERS))
+        return scores_of(users_UxD, vectors, size)
 
     return scores
 
@@ -52,7 +52,8 @@ def blend_run(
     floor: str | None = None,
     metric: str = METRIC,
     data_dir: Folder = None,
-    again: bool = False,
+    fitted: dict[str, tuple[Task, Fitted]] | None = None,
+    keeps: bool = True,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any] | None:
     """Blend a run with a kept floor of its data, and keep the row of
@@ -61,7 +62,8 @@ def blend_run(
     Args:
         floor: by default that with the most recall of validation links.
         metric: of validation links, which chooses the weight.
-        again: blend again where the same blend is kept.
+        fitted: floors that are fitted already, by name; what is fitted here is added.
+        keeps: False to leave the run's folder as it is.
 
     Returns:
         None where the run ranked nothing, no such floor is kept, its fit took longer than the
@@ -77,7 +79,8 @@ def blend_run(
         return None
     present = blend.read(record.folder)
     wanted = {"floor": row["floor"], "penalty": row["penalty"], "metric": metric}
-    if present is not None and wanted.items() <= present.items() and not again:
+    wanted["iteration"] = record.reported_iteration
+    if present is not None and wanted.items() <= present.items():
         return dict(present)
     fit_seconds = row["content_seconds"] + row["fit_seconds"]
     if floor is None and fit_seconds > max(LONG_FIT, record.summary["train_seconds"]):
@@ -86,8 +89,12 @@ def blend_run(
     if not len(dataset.links("validation")[0]):
         return None
     begin = time.perf_counter()
-    task, of_floor = refit(dataset, row)
-    of_run, splits = scores_of_run(record, dataset, say), HeldOut.of(task, dataset)
+    of_run = scores_of_run(record, dataset, say)
+    fitted = {} if fitted is None else fitted
+    if row["floor"] not in fitted:
+        fitted[row["floor"]] = refit(dataset, row)
+    task, of_floor = fitted[row["floor"]]
+    splits = HeldOut.of(task, dataset)
 
     def on_one_scale(split: str) -> tuple[Scores, Scores]:
         links = splits[split]
@@ -105,5 +112,6 @@ def blend_run(
         **blend.columns("test", test),
         "seconds": time.perf_counter() - begin,
     }
-    blend.write(record.folder, found)
+    if keeps:
+        blend.write(record.folder, found)
     return found

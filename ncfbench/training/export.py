@@ -27,6 +27,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from ncfbench import __version__
+from ncfbench.blending import blend
 from ncfbench.catalog import find_encoder
 from ncfbench.config import Folder, Locations, digest
 from ncfbench.data import Dataset, open_dataset
@@ -101,6 +102,8 @@ def export_vectors(
     else:
         dataset = open_data(record, data_dir, progress.say)
     if top is not None:
+        if on_all_links and candidates == "test":
+            raise UsageError("--candidates test: on all links nothing is held out for a test.")
         require_items(None if record is None else record.config, dataset, top, candidates)
         ranked = dataset.n_items if candidates == "all" else len(dataset.candidates("test"))
         if top > ranked:
@@ -166,12 +169,23 @@ def _kept_floor(name: str, dataset: Dataset, locations: Locations) -> kept.Row:
 
 def _weight(record: RunRecord, floor: str, locations: Locations, progress: Progress) -> float:
     """Return the weight of a run in its blend with a floor, which is chosen if it is not kept."""
-    data_dir = locations.data_dir
-    found = blend_run(record, floor=floor, data_dir=data_dir, say=progress.say)
+    kept_blend = blend.read(record.folder)
+    if kept_blend is not None and (kept_blend["floor"], kept_blend["iteration"]) == (
+        floor,
+        record.reported_iteration,
+    ):
+        return float(kept_blend["weight"])
+    found = blend_run(
+        record,
+        floor=floor,
+        data_dir=locations.data_dir,
+        keeps=kept_blend is None,
+        say=progress.say,
+    )
     if found is None:
         raise UsageError(
-            f"{record.folder} cannot be blended with {floor}: it ranked nothing, or its data have"
-            " no validation links to choose the weight by."
+            f"{record.folder} cannot be blended with {floor}: it ranked nothing, or no validation"
+            " links can choose the weight."
         )
     return float(found["weight"])
 

@@ -23,7 +23,7 @@ from ncfbench.models.tables import names_of
 from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.quality import COMPARED, most_ranked
+from ncfbench.runs.quality import COMPARED, can_rank, most_ranked
 from ncfbench.runs.recorder import Recorder
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import Sampler, make_sampler
@@ -77,7 +77,8 @@ class RunPlan:
         require_contracts(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
         is_chosen = (
-            len(dataset.links("validation")[0]) > 0
+            can_rank(config.encoder, dataset)
+            and len(dataset.links("validation")[0]) > 0
             and most_ranked(dataset, "validation") > COMPARED
         )
         schedule = Schedule.of(config, dataset.graph.n_links, has_validation=is_chosen)

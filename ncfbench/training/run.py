@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from scipy.linalg import LinAlgError
 
 from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.config import Folder, Locations, RunConfig, complete, unused_settings
@@ -92,15 +93,18 @@ def run_and_blend(
     from ncfbench.training.blended import blend_run
 
     progress = more["progress"]
-    if fits_floors and ProcessGroup.current().is_first:
+    if fits_floors and ProcessGroup.current().count == 1:
         try:
             data = open_dataset(config.dataset, data_dir=locations.data_dir, say=progress.say)
-            if data.n_words and data.item_features is None:
+            has_flag = data.manifest.get("source") in ("custom", "citeulike")
+            if has_flag and data.n_words and data.item_features is None:
                 progress.say(
                     "Dense features of texts by LSA mostly help, and these data have none: see"
                     " ncfbench prepare with --lsa 300."
                 )
-            fit_within(data, FLOORS_SECONDS, locations.data_dir, progress.say)
+            found = fit_within(data, FLOORS_SECONDS, locations.data_dir, progress.say)
+            for note in found.notes if found else ():
+                progress.say(note)
         except (DataError, UsageError) as error:
             progress.say(f"No floors: {error}")
     record = run(config, locations, **more)
@@ -108,7 +112,7 @@ def run_and_blend(
         return record
     try:
         blend_run(record, data_dir=locations.data_dir, say=progress.say)
-    except (DataError, MemoryError) as error:
+    except (*FAILURES, LinAlgError) as error:
         progress.say(f"No blend: {first_line(error)}")
     return record
 

@@ -152,17 +152,17 @@ def of_both(own: Vectors, floor: Vectors, weight: float, dataset: Dataset) -> Ve
 
 
 def trained_on_all(record: RunRecord, dataset: Dataset, progress: Progress) -> RunRecord:
-    """Return a run of the same settings on all links, of as many epochs as the run reports; it is
+    """Return a run of the same settings on all links, of as many whole epochs as it reports; it is
     trained, or continued, in a folder within the run's.
 
     Args:
         dataset: that of :meth:`ncfbench.data.store.Dataset.on_all_links`.
     """
     epochs = max(round(record.summary["reported_epoch"] or record.summary["epochs"]), 1)
-    config = replace(record.config, epochs=epochs)
+    config = replace(record.config.on_one_device(), epochs=epochs)
     there = Locations(record.folder.parent, record.folder / ALL_LINKS)
     finished, begun = choice.find_trained(there.runs_dir, config, dataset.fingerprint)
-    if finished is not None:
+    if finished is not None and (finished / "checkpoints").exists():
         return read(finished)
     progress.say(f"Training on all {dataset.graph.n_links:,} links: {epochs} epochs.")
     plan = RunPlan.of(config, there, dataset=dataset, say=progress.say)

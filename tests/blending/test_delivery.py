@@ -14,9 +14,11 @@ from ncfbench.config import Locations, complete
 from ncfbench.data import open_dataset
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import prepare
+from ncfbench.floors.kept import named
 from ncfbench.floors.kept import read as read_floors
 from ncfbench.floors.pipeline import floor
 from ncfbench.runs.progress import Progress
+from ncfbench.training.blended import blend_run
 from ncfbench.training.run import run_and_blend
 
 RECALL = "test_recall_at_50"
@@ -132,6 +134,35 @@ def test_a_published_folder_keeps_the_blend(trained, tmp_path):
     check(report, 0, "Both together", "DEPLOY ")
 
 
+def test_a_blend_of_other_parameters_is_made_again(trained, tmp_path):
+    """As where an interrupted run was blended, and trained on."""
+    record, _, home = trained
+    row = blend.read(record.folder)
+    blend.write(record.folder, row | {"iteration": row["iteration"] - 1, "weight": 0.123})
+    assert "Both together" not in invoke("report", home / "runs", "--data-dir", home).stdout
+    found = blend_run(record, data_dir=home)
+    assert {**found, "seconds": 0} == {**row, "seconds": 0}
+    blend.write(record.folder, row)
+
+
+def test_exporting_with_another_floor_keeps_the_blend(trained, tmp_path):
+    record, _, home = trained
+    row = blend.read(record.folder)
+    other = {"ridge": "profile", "profile": "ridge"}[row["floor"]]
+    meta = export_vectors(record.folder, tmp_path / "v", floor=other, data_dir=home)
+    assert meta["floor"] == other
+    assert blend.read(record.folder) == row
+
+
+def test_a_floor_with_a_chosen_penalty_comes_first():
+    given = {"floor": "ridge", "chosen_by": "given", "validation_recall_at_50": 0.5}
+    chosen = {"floor": "ridge", "chosen_by": "validation", "validation_recall_at_50": 0.4}
+    profile = {"floor": "profile", "chosen_by": None, "validation_recall_at_50": 0.3}
+    assert named([chosen, given, profile], "ridge") is chosen
+    assert named([given, profile, chosen], None) is chosen
+    assert named([], None) is named([given], "ease") is None
+
+
 def test_what_cannot_be_exported_is_refused(trained, tmp_path):
     record, _, home = trained
     places = ("--data-dir", home)
@@ -157,4 +188,6 @@ def test_what_cannot_be_exported_is_refused(trained, tmp_path):
         2,
         "--candidates 'x': it is one of all, test.",
     )
+    both = ("--on-all-links", "--top", "3", "--candidates", "test")
+    check(invoke("export", record.folder, tmp_path / "v", *both, *places), 2, "nothing is held out")
     assert not (tmp_path / "v").exists()

@@ -465,3 +465,19 @@ def test_floors_are_found_beside_the_data(tmp_path, tiny_options, tiny):
     assert len(problems) == 1
     with pytest.raises(DataError):
         tables.read_rows(tmp_path / "tiny" / FILE, schemas.FLOOR)
+
+
+@pytest.mark.parametrize(("validation", "what"), [(None, None), (0.2, "floor"), (0.6, "trained")])
+def test_what_is_deployed_is_chosen_by_validation(tmp_path, validation, what):
+    """Without validation links nothing is recommended, whatever the test links say."""
+    of_run = {} if validation is None else {"validation": [0, validation, validation]}
+    folder = write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS, **of_run)
+    rows = [floor_row("ridge", 0.9, 1.0, validation_recall_at_50=0.3)]
+    tables.write_rows(tmp_path / FILE, rows, schemas.FLOOR)
+    (answer,) = collect(tmp_path, tmp_path).answered["answers"]
+    found = answer["deploy"]
+    assert (found and found["what"]) == what
+    if what == "trained":
+        assert found["command"].startswith(f"ncfbench export {folder} vectors --top 50  # once")
+    if what == "floor":
+        assert found["command"] == "ncfbench export citeulike vectors --floor ridge --top 50"

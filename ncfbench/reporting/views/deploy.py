@@ -63,7 +63,7 @@ def deployment(
     answer: Answer, caveats: Sequence[Caveat], locations: Mapping[str, str]
 ) -> Deployment | None:
     """Return what has the most recall of validation links: the best floor, the arm that stands
-    beside it, or both; None where no arm was evaluated.
+    beside it, or both; None where no arm was evaluated, or validation links cannot choose.
 
     Args:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in the command.
@@ -72,9 +72,11 @@ def deployment(
     own = None if arm is None else arm.judged("test")
     if arm is None or own is None:
         return None
-    run = shown(next(iter(arm.runs.values())).folder)
+    first = next(iter(arm.runs.values()))
+    run = shown(first.folder)
     parts = [Part("trained", arm.name, [run, "vectors"], own.validation, arm.reported)]
-    for floor in answer.floors[:1]:
+    floors = sorted(answer.floors, key=lambda floor: -(floor.recall_on("validation") or 0.0))[:1]
+    for floor in floors:
         words = [answer.config.dataset, "vectors", "--floor", floor.row["floor"]]
         recall, seconds = floor.recall_on("validation"), f" ({three_digits(floor.seconds)} s)"
         parts.insert(0, Part("floor", floor.name, words, recall, floor.reported, seconds))
@@ -83,11 +85,17 @@ def deployment(
         shares = f"both, {blend.weight:.2g} of {arm.name} and {1 - blend.weight:.2g} of {name}"
         words = [run, "vectors", "--floor", name]
         parts.append(Part("both", shares, words, recall, blend.reported))
+    if len(parts) > 1 and any(part.validation is None for part in parts):
+        return None
     chosen = max(parts, key=lambda part: part.validation or 0.0)
     data_dir = locations.get("--data-dir")
     more = ["--top", "50", *(["--data-dir", data_dir] if data_dir else [])]
     command = shlex.join(["ncfbench", "export", *chosen.words, *more])
-    chances = [floor.chance_on("test") for floor in answer.floors[:1]]
+    if chosen.what != "floor" and not (first.folder / "checkpoints").exists():
+        command += "  # once it is trained again: its checkpoints are not here"
+    elif chosen.what != "floor" and len(own.recalls) > 1:
+        command += f"  # the first of {len(own.recalls)} seeds"
+    chances = [floor.chance_on("test") for floor in floors]
     chance = "".join(f" (chance {chance:.3f})" for chance in chances if chance is not None)
     others = "; ".join(f"{part.name} {part.text}{part.note}" for part in parts if part != chosen)
     recall_line = f"Recall@50 of test links {chosen.text}{chosen.note}{chance}"
