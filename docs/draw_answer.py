@@ -31,6 +31,8 @@ TITLES = {
 GOOD, WIDER, FLOOR, BOTH = "#1b6ca8", "#d1495b", "#555555", "#2e7d32"
 FIRST, LAST = 0.3, 2000.0
 """Ends of the axis of seconds; floors that took less begin at its left end."""
+LEAST = 0.002
+"""A blend that is nearer to its floor has no line of its own."""
 ABOVE: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points"}
 
 
@@ -61,7 +63,9 @@ def main() -> None:
             axis.annotate(text, (LAST, floor.recall), **ABOVE, color=FLOOR, ha="right")
         for blend in answer.blends if is_first else ():
             recall = blend.judged("test").recall
-            axis.hlines(recall, seconds[0], LAST, BOTH, "dashed")
+            if recall - blend.floor.recall < LEAST:
+                continue
+            axis.hlines(recall, blend.floor.seconds + seconds[-1], LAST, BOTH, "dashed")
             axis.annotate(f"both {recall:.3f}", (LAST, recall), **ABOVE, color=BOTH, ha="right")
         axis.set(title=TITLES[answer.config.dataset], xscale="log", xlim=(FIRST, LAST))
         axis.margins(y=0.15)
