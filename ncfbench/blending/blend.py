@@ -24,8 +24,6 @@ from ncfbench.storage.schemas import BLEND, OF_USERS
 
 WEIGHTS = tuple(step / 10 for step in range(11))
 """Weights of the run that are tried."""
-CACHED_SCORES = 2**27
-"""Scores of each part that are kept while weights are tried, 512 MB."""
 Row = Mapping[str, Any]
 LeftOut: TypeAlias = Callable[[int], NDArray[np.integer]]
 
@@ -94,26 +92,10 @@ def choose(floor: Scores, own: Scores, held_out: HeldOut, metric: str) -> Choice
         floor, own: standardised scores of the candidates of the validation links.
         metric: a name of :data:`ncfbench.storage.schemas.QUALITY`, such as ``recall_at_50``.
     """
-    floor, own = _remembered(floor, held_out), _remembered(own, held_out)
     tried = {weight: held_out.evaluate(mixed(floor, own, weight)) for weight in WEIGHTS}
     heights = {weight: float(each.figures[metric] or 0.0) for weight, each in tried.items()}
     best = max(WEIGHTS, key=lambda weight: (heights[weight], -abs(weight - 0.5)))
     return Choice(best, heights, tried[best])
-
-
-def _remembered(scores: Scores, held_out: HeldOut) -> Scores:
-    """Return scores that are computed once for each block of users, where memory holds them."""
-    if held_out.n_scores > CACHED_SCORES:
-        return scores
-    kept: dict[int, Float32] = {}
-
-    def of(users: NDArray[np.integer]) -> Float32:
-        first = int(users[0])
-        if first not in kept:
-            kept[first] = scores(users)
-        return kept[first]
-
-    return of
 
 
 def columns(split: Literal["validation", "test"], quality: Evaluation) -> dict[str, Any]:

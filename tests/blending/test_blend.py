@@ -80,14 +80,6 @@ def test_both_ends_are_the_parts(case):
     assert blend.choose(parts[0], parts[0], held_out, "recall_at_50").weight == 0.5
 
 
-def test_without_a_cache_the_choice_is_the_same(case, monkeypatch):
-    held_out, *scores = case
-    parts = [blend.standardised(each, held_out) for each in scores]
-    kept = blend.choose(*parts, held_out, "ndcg_at_50")
-    monkeypatch.setattr(blend, "CACHED_SCORES", 0)
-    assert blend.choose(*parts, held_out, "ndcg_at_50").heights == kept.heights
-
-
 @pytest.mark.parametrize("keeps", [True, False])
 def test_vectors_are_the_best_of_their_rank(monkeypatch, keeps):
     """Beside NumPy's decomposition of the whole matrix."""

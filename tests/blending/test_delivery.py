@@ -72,6 +72,10 @@ def test_exported_vectors_rank_as_reported(trained, tmp_path):
         export_vectors("tiny", folder, floor=kept["floor"], data_dir=home)
         assert recall_of(folder, dataset) == pytest.approx(kept[RECALL], abs=1e-2)
         assert not (folder / "towers.safetensors").exists()
+    other = {"ridge": "profile", "profile": "ridge"}[row["floor"]]
+    meta = export_vectors(record.folder, tmp_path / "other", floor=other, data_dir=home)
+    assert meta["floor"] == other
+    assert blend.read(record.folder) == row, "what is reported stays"
 
 
 @pytest.mark.parametrize("floors", [[], ["--floor", "ridge"]])
@@ -113,7 +117,7 @@ def test_the_whole_catalogue_is_ranked_by_default(trained, tmp_path):
     assert best <= lists["all"]
 
 
-def test_the_command_says_what_both_reach(trained):
+def test_the_command_says_what_both_reach(trained, tmp_path):
     record, _, home = trained
     row = blend.read(record.folder)
     words = ("report", home / "runs", "--data-dir", home)
@@ -124,14 +128,10 @@ def test_the_command_says_what_both_reach(trained):
     (found,) = answer["blends"]
     assert (found["floor"], found["weight"]) == (row["floor"], row["weight"])
     assert found["recall_at_50"] == row[RECALL]
-
-
-def test_a_published_folder_keeps_the_blend(trained, tmp_path):
-    record, _, home = trained
-    check(invoke("report", home / "runs", "--data-dir", home, "--export", tmp_path / "out"), 0)
-    assert blend.read(tmp_path / "out" / record.name) == blend.read(record.folder)
-    report = invoke("report", tmp_path / "out", "--data-dir", tmp_path)
-    check(report, 0, "Both together", "DEPLOY ")
+    check(invoke(*words, "--export", tmp_path / "out"), 0)
+    assert blend.read(tmp_path / "out" / record.name) == row
+    published = invoke("report", tmp_path / "out", "--data-dir", tmp_path)
+    check(published, 0, "Both together", "DEPLOY ")
 
 
 def test_a_blend_of_other_parameters_is_made_again(trained, tmp_path):
@@ -143,15 +143,6 @@ def test_a_blend_of_other_parameters_is_made_again(trained, tmp_path):
     found = blend_run(record, data_dir=home)
     assert {**found, "seconds": 0} == {**row, "seconds": 0}
     blend.write(record.folder, row)
-
-
-def test_exporting_with_another_floor_keeps_the_blend(trained, tmp_path):
-    record, _, home = trained
-    row = blend.read(record.folder)
-    other = {"ridge": "profile", "profile": "ridge"}[row["floor"]]
-    meta = export_vectors(record.folder, tmp_path / "v", floor=other, data_dir=home)
-    assert meta["floor"] == other
-    assert blend.read(record.folder) == row
 
 
 def test_a_floor_with_a_chosen_penalty_comes_first():

@@ -20,18 +20,15 @@ SMALL = ["--epochs", "1", "--dimension", "8", "--set", "word_dimension=8", "--ba
 def write_files(folder):
     """Users of two kinds, each with links to items of one of two vocabularies."""
     rng = np.random.default_rng(0)
-    with (folder / "movies.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["movieId", "title"])
-        for item in range(900):
-            words = rng.integers(0, 40, 6) + 40 * (item % 2)
-            rows.writerow([f"m{item}", " ".join(f"word{word}" for word in words)])
-    with (folder / "ratings.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["userId", "movieId"])
-        for user in range(60):
-            for item in rng.choice(450, 40, replace=False):
-                rows.writerow([f"u{user}", f"m{2 * item + user % 2}"])
+    movies, ratings = ["movieId,title"], ["userId,movieId"]
+    for item in range(900):
+        words = rng.integers(0, 40, 6) + 40 * (item % 2)
+        movies.append(f"m{item}," + " ".join(f"word{word}" for word in words))
+    for user in range(60):
+        items = 2 * rng.choice(450, 40, replace=False) + user % 2
+        ratings += [f"u{user},m{item}" for item in items]
+    (folder / "movies.csv").write_text("\n".join(movies))
+    (folder / "ratings.csv").write_text("\n".join(ratings))
 
 
 def test_the_page_runs(tmp_path, monkeypatch):

@@ -125,19 +125,6 @@ def test_any_number_of_seeds_agrees(tmp_path, seeds):
     assert_reports_agree(tmp_path)
 
 
-def test_validation_recall_chooses_the_epoch(tmp_path):
-    run = write_run(tmp_path, "iid", [9, 5, 4, 3], 200, [0.1, 0.2, 0.3, 0.4], patience=1)
-
-    def validate(curve):
-        for row, value in zip(curve, (0.1, 0.5, 0.4, 0.9), strict=True):
-            row["validation_recall_at_50"] = value
-
-    change(run, "curve", validate)
-    assert_reports_agree(tmp_path)
-    (row,) = tables.read_rows(tmp_path / "recall.parquet", schemas.RECALL)
-    assert (row["reported_epoch"], row["test_recall_at_50"]) == (1, 0.2)
-
-
 def test_every_kind_of_row_agrees(tmp_path):
     """Rows of one comparison, of several comparisons, and rows without a baseline."""
 
