@@ -128,7 +128,8 @@ def export_vectors(
     dataset = dataset.on_all_links() if on_all_links else dataset
     if record is not None and on_all_links:
         record = vectors.trained_on_all(record, dataset, progress)
-    own = None if record is None else vectors.of_run(record, dataset, progress)
+    shown = Progress() if on_all_links else progress  # that nothing was evaluated is no news then
+    own = None if record is None else vectors.of_run(record, dataset, shown)
     found = own if row is None else vectors.of_floor(row, dataset, progress)
     if own is not None and found is not None and weight is not None:
         found = vectors.of_both(own, found, weight, dataset)
