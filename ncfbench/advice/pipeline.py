@@ -155,8 +155,11 @@ def answer_question(
         if best is not None:
             takes = best["content_seconds"] + best["fit_seconds"] + best["ranking_seconds"]
             most = FLOORS_SHARE * budget_seconds
-            best = best if BLENDING * takes <= most else None
-            clock.reserve_seconds += BLENDING * takes * (best is not None)
+            if BLENDING * takes <= most:
+                clock.reserve_seconds += BLENDING * takes
+            else:
+                say(f"No blend: to fit {best['floor']} again takes more than its share.")
+                best = None
         content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
         state = State(dataset.fingerprint)
         here = dataclasses.replace(locations, runs_dir=folder)

@@ -129,6 +129,8 @@ def both_sentence(both: BlendResult, own: ArmRecall) -> str:
 
 def _apart(stands: Standing) -> str:
     """Return how far a recall is from another, and whether that is clear."""
+    if stands.above_by is None:  # other users
+        return "not compared with"
     error = "" if stands.error is None else f" ± {stands.error:.3f}"
     word = {"passes": "above", "below": "below", "level": "and so level with", "unknown": "beside"}
     return f"{stands.above_by:+.3f}{error} {word[stands.word]}"

@@ -203,8 +203,11 @@ class Session:
                 self.close()
 
     def _is_over(self) -> bool:
-        (is_over,) = self._group.any(self.recorder.is_over)
-        return is_over or self.iteration == self._schedule.last
+        is_last = self.iteration == self._schedule.last
+        if self._config.epochs or is_last:
+            return is_last
+        with self._ledger.line("collective"):
+            return bool(self._group.any(self.recorder.is_over)[0])
 
     def evaluate(self) -> None:
         """Evaluate at this iteration, unless that was done; the curve's row gets it."""

@@ -253,14 +253,8 @@ def test_interrupt_of_a_start_has_its_exit_code(monkeypatch, capsys):
 
 def _terminal(out, width):
     environ = {"TERM": "xterm-256color"}
-    return Console(
-        file=out,
-        force_terminal=True,
-        width=width,
-        markup=False,
-        highlight=False,
-        _environ=environ,
-    )
+    plain = {"markup": False, "highlight": False, "_environ": environ}
+    return Console(file=out, force_terminal=True, width=width, **plain)
 
 
 @pytest.mark.parametrize("width", [80, 150])
