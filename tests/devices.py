@@ -7,7 +7,7 @@ from trial import Trial
 
 from ncfbench.auditing.gradients import flat
 from ncfbench.config import Locations, complete
-from ncfbench.models.dropout import Dropout
+from ncfbench.models.dropout import Dropout, rates_of
 from ncfbench.sampling import plan_capacity
 from ncfbench.training import run as training
 
@@ -18,7 +18,9 @@ def on_devices(dataset, config):
     layout, slots, made = trial.trainer.layout, plan_capacity(trial.graph, config), trial.sampler
     batch = layout.put(made.assemble(next(made.draws(2, 3)), slots))
     trial.content = layout.replicate(trial.content)
-    value, gradient = trial.gradient(batch, Dropout(jnp.uint32(0), jnp.uint32(2)))
+    value, gradient = trial.gradient(
+        batch, Dropout(jnp.uint32(0), jnp.uint32(2), rates_of(trial.config))
+    )
     return value, flat(layout.to_host(gradient))
 
 

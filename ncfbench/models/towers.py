@@ -89,10 +89,11 @@ class Towers(nnx.Module):
         is_coupled = config.coupling == "regularised"
         self.free_items = embedding(data.items, config.dimension, rngs) if is_coupled else None
         self.encodes_rows = bool(info.item_tables)
-        self.word_dropout = config.word_dropout if info.reads("word_dropout") else 0.0
+        # The rates come with each iteration: runs of other rates share their programs.
+        self.drops_words = config.word_dropout > 0 and info.reads("word_dropout")
         reads_them = reads_them and info.reads("feature_dropout")
-        self.feature_dropout = config.feature_dropout if reads_them else 0.0
-        self.item_dropout = config.item_dropout
+        self.drops_features = config.feature_dropout > 0 and reads_them
+        self.drops_items = config.item_dropout > 0
         self.normalize = config.normalize
         self.item_block = config.item_block
 
@@ -152,9 +153,10 @@ class Towers(nnx.Module):
             vectors = self._encode(items, content, dropout, rows, n_items)
         else:
             vectors = self.free_items(items if rows.items is None else rows.items)
-        if dropout is not None and self.item_dropout > 0:
-            kept = dropout.keep(items, vectors.shape[1], self.item_dropout, FIRST_OUTPUT)
-            vectors = jnp.where(kept, vectors / (1 - self.item_dropout), 0)
+        if dropout is not None and self.drops_items:
+            rate = dropout.rates["item_dropout"]
+            kept = dropout.keep(items, vectors.shape[1], rate, FIRST_OUTPUT)
+            vectors = jnp.where(kept, vectors * rate.scale, 0)
         return self._finished(vectors)
 
     def cold_items(self, items: jax.Array, content: DeviceContent) -> jax.Array:
@@ -193,15 +195,15 @@ class Towers(nnx.Module):
             if is_item is not None:
                 present &= is_item[:, None]
                 lengths = jnp.where(is_item, lengths, 0)
-            if dropout is not None and self.word_dropout > 0:
+            if dropout is not None and self.drops_words:
                 # Words are removed and the others not rescaled: a maximum is not linear.
-                present &= dropout.keep(items, tokens.shape[1], self.word_dropout)
+                present &= dropout.keep(items, tokens.shape[1], dropout.rates["word_dropout"])
             named = items if rows.items is None or not self.encodes_rows else rows.items
             features = None if content.item_features is None else content.item_features[items]
-            if dropout is not None and features is not None and self.feature_dropout > 0:
-                rate = self.feature_dropout
+            if dropout is not None and features is not None and self.drops_features:
+                rate = dropout.rates["feature_dropout"]
                 kept = dropout.keep(items, features.shape[1], rate, FIRST_FEATURE)
-                features = jnp.where(kept, features / (1 - rate), 0)
+                features = jnp.where(kept, features * rate.scale, 0)
             return self.encoder(EncoderInput(named, tokens, present, lengths, features))
 
         is_item = None if n_items is None else jnp.arange(len(items)) < n_items

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import jax
@@ -32,6 +32,7 @@ def row_blocks(count: int, size: int) -> Iterator[NDArray[np.intp]]:
         yield np.minimum(np.arange(start, start + size), count - 1)
 
 
+@lru_cache(maxsize=64)
 def compiled(towers: nnx.GraphDef[Towers], method: str) -> Any:
     """Return a method of towers as a compiled function of their parameters and its arguments."""
 

@@ -115,7 +115,7 @@ class TimedLoop:
         losses: list[jax.Array] = []
         counts: list[Any] = []
         watch, waiting, in_flight = Stopwatch(), Stopwatch(), InFlight(self.trainer)
-        first, stopped = self.iteration, False
+        first, stopped, traces = self.iteration, False, self.trainer.traces
         sampled, transferred = self._feed.sampling_seconds, self._feed.transfer_seconds
         with self.ledger.line("step"), self._running(watch):
             while len(counts) < iterations and not stopped:
@@ -126,6 +126,7 @@ class TimedLoop:
                 if shape(batch) not in self._compiled:
                     with self._off_the_clock(watch):
                         self._compile(batch)
+                    traces = self.trainer.traces
                 self.state, loss = self.trainer.step(self.state, batch, self.content)
                 in_flight.add(loss)
                 losses.append(loss)
@@ -133,7 +134,7 @@ class TimedLoop:
                 counts.append(batch.n_items)
                 self._recent.append(batch)
                 stopped = stop()
-        if self.trainer.traces != len(self._compiled):
+        if self.trainer.traces != traces:
             raise CheckFailedError(
                 "The step was compiled during timed work; its times cannot be trusted."
             )

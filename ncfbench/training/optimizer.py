@@ -28,9 +28,10 @@ from jax.tree_util import tree_leaves_with_path
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
+from ncfbench.models.dropout import rates_of
 from ncfbench.models.tables import ENCODER, Rows, kind_of, names_of
 from ncfbench.training.rows import Named, find_distinct, part, put, take
-from ncfbench.training.state import Parameters, Scalars, Touched, TrainState
+from ncfbench.training.state import Parameters, Rest, Scalars, Touched, TrainState
 
 B1, B2, EPSILON = 0.9, 0.999, 1e-8
 LAST_BIASED = 2**14
@@ -80,9 +81,26 @@ class Optimizer:
             for kind in self._kinds
             for leaf in jax.tree.leaves(self._part(parameters, kind))[:1]
         }
-        is_adagrad, decay = self.config.optimizer == "adagrad", self.config.weight_decay
-        initial: tuple[Any, Touched] = _initial(is_adagrad, decay, tuple(rows.items()), parameters)
+        kinds = self.config.optimizer == "adagrad", self.config.weight_decay > 0
+        initial: tuple[Any, Touched] = _initial(*kinds, tuple(rows.items()), parameters)
         return initial
+
+    def scalars(self) -> Scalars:
+        """Return the settings that a step takes as arguments."""
+        config, factor = self.config, 1.0
+        speeds = {False: config.learning_rate}
+        if self._pretrained:
+            speeds[True] = config.pretrained_learning_rate
+            factor = config.pretrained_learning_rate / config.learning_rate
+        kept = {slow: float(1 - rate * config.weight_decay) for slow, rate in speeds.items()}
+        return Scalars(
+            np.float32(config.learning_rate),
+            np.float32(factor),
+            np.uint32(config.seed),
+            np.float32(config.weight_decay),
+            rates_of(config),
+            {slow: rest(share) for slow, share in kept.items()} if self.tables else {},
+        )
 
     def hold(self, state: TrainState, ids: Mapping[str, jax.Array], scalars: Scalars) -> Held:
         """Take the rows that a batch names out of the tables, up to date. Called while traced.
@@ -144,7 +162,8 @@ class Optimizer:
 
     def _updated(self, arrays: Any, own: Any, gradient: Any, scalars: Scalars) -> tuple[Any, Any]:
         """Return arrays and their state in optax after a gradient."""
-        is_adagrad, decay = self.config.optimizer == "adagrad", self.config.weight_decay
+        decay = scalars.weight_decay if self.config.weight_decay else None
+        is_adagrad = self.config.optimizer == "adagrad"
         transform = _transform(is_adagrad, decay, scalars.learning_rate)
         updates, own = transform.update(gradient, own, arrays)
         if self._pretrained:
@@ -209,17 +228,16 @@ class Optimizer:
         """
         age = (now - last).astype(jnp.float32)[:, None]
 
-        def power(base: float) -> jax.Array:
-            return jnp.exp(age * np.float32(np.log(base)))
+        def power(logarithm: Any) -> jax.Array:
+            return jnp.exp(age * logarithm)
 
         def decayed(path: Any, rows: jax.Array) -> jax.Array:
-            return rows * power(self._kept(path))
+            return rows * power(scalars.rests[self._is_pretrained(path)].kept)
 
         def moved(path: Any, rows: jax.Array, mean: jax.Array, square: jax.Array) -> jax.Array:
-            kept = self._kept(path)
-            ahead = jnp.asarray(still_to_move(kept))
+            _, shrinks, ahead = scalars.rests[self._is_pretrained(path)]
             left_then, left_now = (ahead[jnp.minimum(t, LAST_BIASED)] for t in (last, now))
-            distance = left_then[:, None] - power(B1 / B2**0.5 / kept) * left_now
+            distance = left_then[:, None] - power(shrinks) * left_now
             epsilon = EPSILON * jnp.sqrt(1 - B2 ** jnp.maximum(last, 1).astype(jnp.float32))
             rate = scalars.learning_rate * self._factor(path, scalars)
             after: jax.Array = rows - rate * distance * mean / (jnp.sqrt(square) + epsilon[:, None])
@@ -228,8 +246,8 @@ class Optimizer:
         if isinstance(own[0], optax.ScaleByAdamState):
             mu, nu = own[0].mu, own[0].nu
             rows = jax.tree.map_with_path(moved, rows, mu, nu)
-            mu = jax.tree.map(lambda mean: mean * power(B1), mu)
-            nu = jax.tree.map(lambda square: square * power(B2), nu)
+            mu = jax.tree.map(lambda mean: mean * power(_log(B1)), mu)
+            nu = jax.tree.map(lambda square: square * power(_log(B2)), nu)
             own = own[0]._replace(mu=mu, nu=nu), *own[1:]
         if self.config.weight_decay:
             rows = jax.tree.map_with_path(decayed, rows)
@@ -239,12 +257,6 @@ class Optimizer:
         """Return whether an iteration that names some ids goes through all rows of a table."""
         few = FEW | (FEW_WIDE if self.config.word_dimension >= WIDE else {})
         return rows < few[kind] * ids
-
-    def _kept(self, path: Any) -> float:
-        """Return the share of a table's weights that an iteration leaves."""
-        is_slow = self._is_pretrained(path)
-        rate = self.config.pretrained_learning_rate if is_slow else self.config.learning_rate
-        return float(1 - rate * self.config.weight_decay)
 
     def _factor(self, path: Any, scalars: Scalars) -> Any:
         """Return the learning rate of a parameter over that of most."""
@@ -268,20 +280,30 @@ class Optimizer:
         return jax.tree.map_with_path(own, tree)
 
 
-def _transform(is_adagrad: bool, decay: float, rate: Any) -> optax.GradientTransformation:
+def _transform(is_adagrad: bool, decay: Any, rate: Any) -> optax.GradientTransformation:
+    """Return optax's transformation; without weight decay where that is None."""
     return optax.chain(
         optax.scale_by_rss() if is_adagrad else optax.scale_by_adam(B1, B2, EPSILON),
-        *([optax.add_decayed_weights(decay, _are_decayed)] if decay else []),
+        *([] if decay is None else [optax.add_decayed_weights(decay, _are_decayed)]),
         optax.scale_by_learning_rate(rate),
     )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))  # one program, not one for each shape
 def _initial(
-    is_adagrad: bool, decay: float, rows: tuple[tuple[str, int], ...], parameters: Parameters
+    is_adagrad: bool, decays: bool, rows: tuple[tuple[str, int], ...], parameters: Parameters
 ) -> tuple[Any, Touched]:
     touched = {kind: jnp.zeros(count, jnp.int32) for kind, count in rows}
-    return _transform(is_adagrad, decay, 0.0).init(parameters), touched
+    return _transform(is_adagrad, 0.0 if decays else None, 0.0).init(parameters), touched
+
+
+def rest(kept: float) -> Rest:
+    """Return how a row rests of whose weights an iteration leaves a share."""
+    return Rest(_log(kept), _log(B1 / B2**0.5 / kept), still_to_move(kept))
+
+
+def _log(base: float) -> np.float32:
+    return np.float32(np.log(base))
 
 
 @cache

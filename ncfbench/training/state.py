@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+
+from ncfbench.models.dropout import Rate
 
 Parameters: TypeAlias = Any
 """The towers' parameters, a tree of arrays."""
@@ -17,6 +20,17 @@ each row's last update.
 """
 
 
+class Rest(NamedTuple):
+    """How a row of a table moves while no batch names it, by :mod:`ncfbench.training.optimizer`."""
+
+    kept: Any
+    """float32: logarithm of the share of its weights that an iteration leaves."""
+    shrinks: Any
+    """float32: logarithm of ``r / q``."""
+    ahead: Any
+    """float32[iterations]: ``A(t)``."""
+
+
 class Scalars(NamedTuple):
     """Settings that the step takes as arguments, so that runs share one program."""
 
@@ -25,6 +39,11 @@ class Scalars(NamedTuple):
     """Learning rate of pretrained weights over the others'."""
     seed: Any
     """uint32."""
+    weight_decay: Any
+    rates: Mapping[str, Rate]
+    """Of dropout, by setting."""
+    rests: Mapping[bool, Rest]
+    """Of rows of tables that are updated by row; of pretrained ones under True."""
 
 
 class TrainState(NamedTuple):

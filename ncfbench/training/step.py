@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
+from jax.sharding import Mesh
 
-from ncfbench.catalog import ENCODERS, find_encoder
+from ncfbench.catalog import BUILT_IN, ENCODERS, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import Layout, make_layout
@@ -26,6 +28,37 @@ from ncfbench.storage.free_space import available_memory
 from ncfbench.training.inference import Embedder
 from ncfbench.training.optimizer import Held, Optimizer, tables_by_row
 from ncfbench.training.state import Parameters, Scalars, TrainState
+
+PROGRAMS = 32
+"""Programs that are kept for trainers to come."""
+NUMBERS = (
+    *("seed", "learning_rate", "pretrained_learning_rate", "weight_decay"),
+    *("word_dropout", "feature_dropout", "item_dropout"),
+)
+"""Settings that a program takes as arguments (:class:`~ncfbench.training.state.Scalars`), but for
+whether they are 0. The scale of scores and the weight of negatives are constants: XLA multiplies
+them with others, so that as arguments they would change the last bits of every curve.
+"""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What programs depend on beside the shapes of their arguments."""
+
+    settings: str
+    towers: nnx.GraphDef[Towers]
+    tables: frozenset[tuple[tuple[str, ...], str]]
+    mesh: Mesh
+    trainer: Trainer = field(compare=False)
+
+    @classmethod
+    def of(cls, trainer: Trainer) -> Structure:
+        """Return the structure of a trainer."""
+        values = trainer.config.to_dict()
+        values |= {name: values[name] != 0 for name in NUMBERS if name in values}
+        tables = frozenset(trainer.optimizer.tables.items())
+        settings = json.dumps(values, sort_keys=True)
+        return cls(settings, trainer.towers, tables, trainer.layout.mesh, trainer)
 
 
 def batch_loss(
@@ -75,9 +108,35 @@ def positive_users(
     return towers.users(content, batch.users[slots], rows.of_users(slots), left_out=items)
 
 
+class Program:
+    """The compiled functions of a trainer, and of all that differ from it in numbers alone.
+
+    Attributes:
+        traces: compilations of the step.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.traces = 0
+
+        def step(*arguments: Any) -> tuple[TrainState, jax.Array]:
+            self.traces += 1
+            return trainer.trained(*arguments)
+
+        # The state is donated: the old parameters' memory holds the new ones.
+        out = trainer.layout.out_shardings
+        self.step = jax.jit(step, donate_argnums=0, out_shardings=out)
+        self.settle = jax.jit(trainer.optimizer.settle, donate_argnums=0, out_shardings=out)
+
+
+@lru_cache(maxsize=PROGRAMS)
+def program_of(structure: Structure) -> Program:
+    """Return the program of a structure, one for as long as it is kept."""
+    return Program(structure.trainer)
+
+
 @dataclass
 class Trainer:
-    """The compiled step of one configuration. ``traces`` counts compilations."""
+    """The compiled step of one configuration."""
 
     config: RunConfig
     towers: nnx.GraphDef[Towers]
@@ -85,18 +144,18 @@ class Trainer:
     shapes: TrainState
     """Shapes and dtypes of the state as it is saved: the same for any number of devices."""
     layout: Layout
-    traces: int = 0
 
     def __post_init__(self) -> None:
-        config = self.config
-        is_pretrained = bool(find_encoder(config.encoder).pretrained_parts)
-        factor = config.pretrained_learning_rate / config.learning_rate if is_pretrained else 1
-        rate, seed = np.float32(config.learning_rate), np.uint32(config.seed)
-        self.scalars = Scalars(rate, np.float32(factor), seed)
-        # The state is donated: the old parameters' memory holds the new ones.
-        out = self.layout.out_shardings
-        self._compiled = jax.jit(self._step, donate_argnums=0, out_shardings=out)
-        self._settled = jax.jit(self.optimizer.settle, donate_argnums=0, out_shardings=out)
+        scalars = self.optimizer.scalars()
+        self.scalars = scalars._replace(rests=self.layout.replicate(scalars.rests))
+        chosen = ((kind, getattr(self.config, kind)) for kind in BUILT_IN)
+        is_plugin = any(name not in BUILT_IN[kind] for kind, name in chosen)
+        self._program = Program(self) if is_plugin else program_of(Structure.of(self))
+
+    @property
+    def traces(self) -> int:
+        """Compilations of the step, of all trainers that share it."""
+        return self._program.traces
 
     @classmethod
     def create(
@@ -174,7 +233,7 @@ class Trainer:
 
         It is compiled once for each shape. The state's memory is taken over.
         """
-        after, loss = self._compiled(state, batch, content, self.scalars)
+        after, loss = self._program.step(state, batch, content, self.scalars)
         return after, loss
 
     def step_bytes(self, state: TrainState, batch: Batch, content: DeviceContent) -> int:
@@ -206,17 +265,17 @@ class Trainer:
         """Return the state with all rows of all tables up to date, for whoever reads them. The
         state's memory is taken over.
         """
-        return self._settled(state, self.scalars) if self.optimizer.tables else state
+        return self._program.settle(state, self.scalars) if self.optimizer.tables else state
 
     def trace(self, state: TrainState, batch: Batch, content: DeviceContent) -> Any:
         """Return the traced step for inspection, or to compile it without running it."""
-        return self._compiled.trace(state, batch, content, self.scalars)
+        return self._program.step.trace(state, batch, content, self.scalars)
 
-    def _step(
+    def trained(
         self, state: TrainState, batch: Batch, content: DeviceContent, scalars: Scalars
     ) -> tuple[TrainState, jax.Array]:
-        self.traces += 1
-        dropout = Dropout(scalars.seed, state.iteration)
+        """Return :meth:`step` with other scalars. Called while it is traced."""
+        dropout = Dropout(scalars.seed, state.iteration, scalars.rates)
         held = self.hold(state, batch.users, batch.items, content, scalars)
         value, gradient = self.gradient(held.parameters, batch, content, dropout, held.rows)
         return self.optimizer.update(held, gradient, scalars), value

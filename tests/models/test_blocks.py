@@ -9,7 +9,7 @@ import pytest
 from trial import Trial
 
 from ncfbench.config import complete
-from ncfbench.models.dropout import Dropout
+from ncfbench.models.dropout import Dropout, rates_of
 
 SMALL: dict[str, Any] = {"dimension": 8, "word_dimension": 16, "filters": 16, "gru_units": 8}
 
@@ -33,7 +33,7 @@ def test_the_gradient_is_that_of_the_whole_batch(tiny, settings):
             SMALL | settings | {"batch_size": 32, "negatives": 3, "item_block": block}
         )
         trial = Trial(tiny, config)
-        dropout = Dropout(jnp.uint32(0), jnp.uint32(2))
+        dropout = Dropout(jnp.uint32(0), jnp.uint32(2), rates_of(trial.config))
         value, gradient = trial.gradient(next(trial.batches()), dropout)
         found.append((value, jax.tree.leaves(gradient)))
     (value, whole), (other, cut) = found

@@ -13,7 +13,7 @@ from trial import Trial
 from ncfbench.config import complete
 from ncfbench.data.text import Vocabulary
 from ncfbench.errors import UsageError
-from ncfbench.models.dropout import FIRST_FEATURE, Dropout
+from ncfbench.models.dropout import FIRST_FEATURE, Dropout, Rate, rates_of
 from ncfbench.training.step import Trainer
 
 MODELS = (
@@ -57,11 +57,12 @@ def test_dropped_features_are_zero_and_the_others_larger(featured):
     rate = 0.5
     for more in ({"encoder": "mlp", "mlp_layers": 0}, {"encoder": "bow", "word_dropout": 0.0}):
         trial = Trial(featured, SMALL | more | {"feature_dropout": rate, "item_dropout": 0.0})
+        rates = rates_of(trial.config)
         content, towers = trial.content, nnx.merge(trial.trainer.towers, trial.parameters)
 
         @jax.jit
-        def embed(iteration, content=content, towers=towers):
-            return towers.items(items, content, Dropout(np.uint32(0), iteration))
+        def embed(iteration, content=content, towers=towers, rates=rates):
+            return towers.items(items, content, Dropout(np.uint32(0), iteration, rates))
 
         without = np.asarray(jax.jit(towers.items)(items, content))
         layer = trial.parameters["encoder"]["layers" if "mlp_layers" in more else "layer"]["dense"]
@@ -72,7 +73,7 @@ def test_dropped_features_are_zero_and_the_others_larger(featured):
             found = np.asarray(embed(np.uint32(iteration)))
             np.testing.assert_array_equal(found[0], found[3])
             kept = Dropout(np.uint32(0), np.uint32(iteration)).keep(
-                jnp.asarray(items), features.shape[1], rate, FIRST_FEATURE
+                jnp.asarray(items), features.shape[1], Rate.of(rate), FIRST_FEATURE
             )
             expected = base + (np.asarray(kept) * features[items] / (1 - rate)) @ kernel
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

@@ -10,13 +10,15 @@ from tiny_bert import write_checkpoint
 
 from ncfbench.config import complete
 from ncfbench.data.assets.checkpoint import kept_path
-from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
+from ncfbench.models.dropout import FIRST_OUTPUT, Dropout, Rate, rates_of
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.scores import unit_vectors
 from ncfbench.models.towers import DeviceContent, Towers
 
 WORDS, DIMENSION = 9, 4
 KEY = jax.random.key(7)
+
+HALF = Rate.of(0.5)
 
 
 def small(encoder, **settings):
@@ -72,7 +74,7 @@ def test_an_item_depends_on_nothing_but_itself(encoder, folder):
     short, long = (
         content_of(TEXTS, size)._replace(item_features=jax.device_put(features)) for size in (5, 23)
     )
-    dropout = Dropout(jnp.uint32(3), jnp.uint32(7))
+    dropout = Dropout(jnp.uint32(3), jnp.uint32(7), rates_of(small(encoder)))
     everything = np.asarray(embed(np.arange(6), short, dropout, n_items=jnp.int32(6)))
     for order in ([5, 3, 3, 0, 1, 4], [4, 2, 2, 2, 2, 2]):
         some = embed(np.array(order), short, dropout, n_items=jnp.int32(6))
@@ -292,13 +294,16 @@ def test_dropout_is_a_function_of_its_counter():
     def kept(seed, iteration, items):
         dropout = Dropout(seed, iteration)
         others = (
-            Dropout(seed + 1, iteration).keep(items, 40, 0.5),
-            Dropout(seed, iteration + 1).keep(items, 40, 0.5),
-            dropout.keep(items + 1, 40, 0.5),
-            dropout.keep(items, 40, 0.5, FIRST_OUTPUT),
+            Dropout(seed + 1, iteration).keep(items, 40, HALF),
+            Dropout(seed, iteration + 1).keep(items, 40, HALF),
+            dropout.keep(items + 1, 40, HALF),
+            dropout.keep(items, 40, HALF, FIRST_OUTPUT),
         )
-        shorter, one = dropout.keep(items, 11, 0.5), dropout.keep(items[1:2], 40, 0.5)
-        return dropout.keep(items, 40, 0.5), shorter, one, others
+        shorter, one = (
+            dropout.keep(items, 11, HALF),
+            dropout.keep(items[1:2], 40, HALF),
+        )
+        return dropout.keep(items, 40, HALF), shorter, one, others
 
     keep, shorter, one, others = kept(np.uint32(1), np.uint32(5), np.array([4, 9, 4, 0]))
     np.testing.assert_array_equal(keep[0], keep[2])
@@ -311,7 +316,7 @@ def test_dropout_is_a_function_of_its_counter():
 def test_dropout_removes_the_stated_share(rate):
     """Shares within 5 standard deviations, over all cells and between neighbours."""
     dropout = Dropout(jnp.uint32(0), jnp.uint32(0))
-    keep = np.asarray(jax.jit(lambda: dropout.keep(jnp.arange(1000), 100, rate))(), float)
+    keep = np.asarray(jax.jit(lambda: dropout.keep(jnp.arange(1000), 100, Rate.of(rate)))(), float)
     deviation = (rate * (1 - rate) / keep.size) ** 0.5
     assert abs(keep.mean() - (1 - rate)) < 5 * deviation
     centred = keep - (1 - rate)
@@ -323,8 +328,8 @@ def test_word_dropout_rescales_nothing():
     """Each item's embedding under dropout is that of a text whose removed words are blank."""
     model = towers(small("cnn", item_dropout=0.0))
     content = content_of(TEXTS, 6)
-    dropout = Dropout(jnp.uint32(0), jnp.uint32(1))
-    keep = jax.jit(lambda: dropout.keep(jnp.arange(6), 6, 0.5))()
+    dropout = Dropout(jnp.uint32(0), jnp.uint32(1), rates_of(small("cnn")))
+    keep = jax.jit(lambda: dropout.keep(jnp.arange(6), 6, HALF))()
     present = (np.asarray(content.tokens) > 0) & np.asarray(keep)
     texts = EncoderInput(np.arange(6), content.tokens, present, content.lengths)
     found = jax.jit(model.items)(np.arange(6), content, dropout)
@@ -332,11 +337,12 @@ def test_word_dropout_rescales_nothing():
 
 
 def test_item_dropout_keeps_the_expectation():
-    model, content = towers(small("mf", item_dropout=0.5)), content_of(TEXTS, 6)
+    config, content = small("mf", item_dropout=0.5), content_of(TEXTS, 6)
+    model, rates = towers(config), rates_of(config)
     plain = np.asarray(jax.jit(model.items)(np.arange(6), content))
 
     def dropped(iteration):
-        return model.items(jnp.arange(6), content, Dropout(jnp.uint32(0), iteration))
+        return model.items(jnp.arange(6), content, Dropout(jnp.uint32(0), iteration, rates))
 
     values = np.asarray(jax.jit(jax.vmap(dropped))(np.arange(600, dtype=np.uint32)))
     assert ((values == 0) | np.isclose(values, 2 * plain[None], rtol=1e-5)).all()

@@ -28,7 +28,7 @@ from ncfbench.training import optimizer as optimizers
 from ncfbench.training import rows as blocks
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.optimizer import Held, Optimizer, still_to_move, tables_by_row
-from ncfbench.training.state import Scalars, TrainState, copy_state
+from ncfbench.training.state import TrainState, copy_state
 from ncfbench.training.step import Trainer
 
 ROWS, WIDTH, NAMED = 7, 3, 4
@@ -50,7 +50,7 @@ class Run:
     def __init__(self, optimizer, decay):
         config = config_of(optimizer=optimizer, weight_decay=decay)
         self.own = Optimizer(config, {NAMES: "users"})
-        self.scalars = Scalars(jnp.float32(RATE), jnp.float32(1), jnp.uint32(0))
+        self.scalars = jax.tree.map(jnp.asarray, self.own.scalars())
         self.table = np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype(np.float32)
         self.advance = jax.jit(self._advance)
         self.settle = jax.jit(self.own.settle)
@@ -323,13 +323,13 @@ def test_every_table_by_id_is_declared(featured):
 def test_weight_decay_spares_biases():
     """A bias moves as without decay, a matrix is smaller by its share."""
     parameters = {"dense": {"kernel": jnp.full((2, 3), 4.0), "bias": jnp.full(3, 4.0)}}
-    slopes, scalars = jax.tree.map(jnp.ones_like, parameters), run_of("adagrad", 0.0).scalars
+    slopes = jax.tree.map(jnp.ones_like, parameters)
     after = []
     for decay in (0.0, 0.5):
         own = Optimizer(config_of(optimizer="adam", weight_decay=decay), {})
         state = TrainState(parameters, own.init(parameters)[0], jnp.uint32(0), {})
         held = Held(parameters, WHOLE_TABLES, {}, state)
-        after.append(own.update(held, slopes, scalars).parameters["dense"])
+        after.append(own.update(held, slopes, own.scalars()).parameters["dense"])
     plain, decayed = after
     np.testing.assert_array_equal(plain["bias"], decayed["bias"])
     np.testing.assert_allclose(decayed["kernel"], plain["kernel"] - RATE * 0.5 * 4, rtol=1e-6)

@@ -11,10 +11,10 @@ from trial import Trial
 
 from ncfbench.catalog import SAMPLERS, find_sampler, losses_for
 from ncfbench.config import complete
-from ncfbench.models.dropout import Dropout
+from ncfbench.models.dropout import Dropout, rates_of
 from ncfbench.training.probe import Probe
 from ncfbench.training.state import copy_state
-from ncfbench.training.step import Trainer
+from ncfbench.training.step import Program, Trainer
 
 
 def settings(**more):
@@ -57,7 +57,7 @@ def test_the_step_is_adam_on_the_gradient(tiny):
 def test_padding_slots_change_nothing(tiny):
     """More capacity: the same loss and gradient, dropout included."""
     trial = Trial(tiny, settings(sampler="strat-ns", encoder="bow"))
-    dropout = Dropout(jnp.uint32(0), jnp.uint32(3))
+    dropout = Dropout(jnp.uint32(0), jnp.uint32(3), rates_of(trial.config))
     value, gradient = trial.gradient(trial.batch(0), dropout)
     more, same = trial.gradient(trial.batch(0, 150), dropout)
     assert value == pytest.approx(more, rel=1e-6)
@@ -97,6 +97,28 @@ def test_every_combination_lowers_the_probe(tiny, sampler, loss, encoder):
     assert trainer.traces == 1
     assert int(state.iteration) == count
     assert probe(state.parameters) < 0.97 * before
+
+
+def test_runs_that_differ_in_numbers_share_a_program(tiny):
+    """It trains each as a program of its own does, to the last bit; others have another one."""
+    small = {"sampler": "ns", "loss": "softmax", "encoder": "bow", "batch_size": 48}
+    first = Trial(tiny, settings(**small, weight_decay=0.1, word_dropout=0.4))
+    first.trainer.step(copy_state(first.state), first.batch(0, 150), first.content)
+    numbers = {"learning_rate": 0.03, "weight_decay": 0.5, "word_dropout": 0.2, "seed": 3}
+    other = Trial(tiny, settings(**small, **numbers, item_dropout=0.3))
+    assert other.trainer.towers == first.trainer.towers
+    own = Program(other.trainer)
+    for number in range(3):
+        batch, before = other.batch(number, 150), copy_state(other.state)
+        expected, loss = own.step(before, batch, other.content, other.trainer.scalars)
+        other.state, same = other.trainer.step(other.state, batch, other.content)
+        assert same == loss
+        for one, two in zip(*map(jax.tree.leaves, (expected, other.state)), strict=True):
+            np.testing.assert_array_equal(one, two)
+    assert other.trainer.traces == first.trainer.traces == 1
+    for more in ({"item_dropout": 0.0}, {"gamma": 3.0}, {"dimension": 5}, {"batch_size": 40}):
+        different = Trial(tiny, settings(**(small | numbers | more)))
+        assert different.trainer.traces == 0, more
 
 
 def test_a_state_is_copied_by_one_program(tiny, caplog):
