@@ -33,7 +33,7 @@ from ncfbench.config import Folder, Locations, digest
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.content import SPLITS
 from ncfbench.data.features import Float32
-from ncfbench.errors import DivergedError, UsageError
+from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.floors import kept
 from ncfbench.models.tables import names_of
 from ncfbench.runs.folder import RunRecord
@@ -94,8 +94,19 @@ def export_vectors(
     """
     begin, progress = time.perf_counter(), progress or Progress()
     home, locations = Path(folder).resolve(), Locations.of(data_dir, runs_dir)
-    is_run = floor is None or not (locations.data_dir / str(source) / "manifest.json").exists()
-    record = read_trained(source, runs_dir) if is_run else None
+    is_data = (locations.data_dir / str(source) / "manifest.json").exists()
+    try:
+        record = None if is_data and floor is not None else read_trained(source, runs_dir)
+    except DataError as error:
+        if floor is not None:
+            raise DataError(
+                f"No data set {source} is in {locations.data_dir}, and: {error}"
+            ) from error
+        if not is_data:
+            raise
+        raise UsageError(
+            f"{source} is a data set. Name the floor whose vectors to write, such as --floor ridge."
+        ) from error
     _require_free(home, again=again)
     if record is None:
         dataset = open_dataset(str(source), data_dir=locations.data_dir, say=progress.say)

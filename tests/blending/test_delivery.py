@@ -179,6 +179,13 @@ def test_what_cannot_be_exported_is_refused(trained, tmp_path):
         2,
         "--candidates 'x': it is one of all, test.",
     )
+    check(invoke("export", "tiny", tmp_path / "v", *places), 2, "Name the floor", "--floor ridge")
+    check(
+        invoke("export", "nobody", tmp_path / "v", "--floor", "ridge", *places),
+        3,
+        "No data set nobody is in",
+        "There is no run 'nobody'",
+    )
     both = ("--on-all-links", "--top", "3", "--candidates", "test")
     check(invoke("export", record.folder, tmp_path / "v", *both, *places), 2, "nothing is held out")
     assert not (tmp_path / "v").exists()
