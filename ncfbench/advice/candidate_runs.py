@@ -24,6 +24,8 @@ from ncfbench.training.turns import Turns
 
 EVALUATED = 1.4
 """Growth of a run's clock between two evaluations in a rung."""
+RATION = 2.0
+"""Times its seconds that must be trained between two evaluations in a rung."""
 TURNS = 3
 """Number of turns in the first rung; all turns have about the same seconds of training."""
 
@@ -206,7 +208,7 @@ class CandidateRuns:
 
     def _advance(self, key: Key, seconds: float) -> None:
         """Give an open run a turn of some seconds of training; evaluate it where that is due, and
-        takes no longer than what was trained since the last time.
+        takes half as long as what was trained since the last time.
         """
         run, encoder, began = self.turns.runs[key], self._encoders[key], time.perf_counter()
         before, evaluated = _trained(run), self._evaluated.get(key, 0.0)
@@ -215,7 +217,7 @@ class CandidateRuns:
         if is_new:
             self._take(key, self._forecast)
         is_due = clock >= EVALUATED * evaluated
-        if is_due and self.costs.evaluation(encoder) <= clock - evaluated:
+        if is_due and RATION * self.costs.evaluation(encoder) <= clock - evaluated:
             self._evaluate(key, is_timed=not is_new)  # the first one compiles
         wall, trained = time.perf_counter() - began, clock - before
         if is_new:

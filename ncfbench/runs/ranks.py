@@ -17,6 +17,9 @@ Row: TypeAlias = NDArray[np.float32]
 Scores: TypeAlias = Callable[[NDArray[np.integer]], NDArray[np.float32]]
 """Returns the scores of all candidates for some users, float32[users, C]."""
 
+FEW = 2
+"""Links of a user that are counted one by one: to sort his candidates takes longer."""
+
 
 class Ranks(NamedTuple):
     """Ranks of some links.
@@ -68,19 +71,36 @@ def rank_links(
     for start in range(0, len(ranked), block_users):
         block = ranked[start : start + block_users]
         for user, row, links in zip(block, scores(block), links_of[start:], strict=False):
-            own, n_ranked = row[index[links]], len(row)
+            own, n_left_out = row[index[links]], 0
             if left_out is not None:
                 excluded = left_out(user)
-                n_ranked -= len(excluded)
+                n_left_out = len(excluded)
                 row = row.copy()
                 row[excluded] = -np.inf
-            ordered = np.sort(row)[len(row) - n_ranked :]
-            # NaN is sorted behind the highest score.
-            above = n_ranked - np.searchsorted(ordered, own, "right")
-            equal = n_ranked - np.searchsorted(ordered, own, "left") - above - 1
-            is_nan = np.isnan(own)
-            ranks.above[links] = np.where(is_nan, n_ranked - 1, above)
-            ranks.equal[links] = np.where(is_nan, 0, equal)
-            if watch is not None:
-                watch(row, ordered)
+            if watch is None and len(own) <= FEW:
+                ranks.above[links], ranks.equal[links] = ranks_by_counting(row, own, n_left_out)
+            else:
+                ordered = np.sort(row)[n_left_out:]
+                ranks.above[links], ranks.equal[links] = ranks_among(ordered, own)
+                if watch is not None:
+                    watch(row, ordered)
     return ranks
+
+
+def ranks_among(ordered: Row, own: Row) -> Ranks:
+    """Return the ranks of some scores among all candidates', which ascend."""
+    # NaN is sorted behind the highest score.
+    above = len(ordered) - np.searchsorted(ordered, own, "right")
+    equal = len(ordered) - np.searchsorted(ordered, own, "left") - above - 1
+    is_nan = np.isnan(own)
+    return Ranks(np.where(is_nan, len(ordered) - 1, above), np.where(is_nan, 0, equal))
+
+
+def ranks_by_counting(row: Row, own: Row, n_left_out: int) -> Ranks:
+    """Return :func:`ranks_among` of the scores of a row, of which so many are -inf, as left out."""
+    counts = [(np.count_nonzero(row <= score), np.count_nonzero(row == score)) for score in own]
+    at_most, equal = np.array(counts).T
+    is_nan = np.isnan(own)
+    equal = equal - 1 - n_left_out * (own == -np.inf)
+    above = np.where(is_nan, len(row) - n_left_out - 1, len(row) - at_most)
+    return Ranks(above, np.where(is_nan, 0, equal))
