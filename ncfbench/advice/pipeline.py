@@ -140,7 +140,7 @@ def answer_question(
     keep_compiled(say)
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
     require_recall(question, dataset)
-    search = Search(Space.of(dataset, question.fixed, question.tried))
+    search = Search(Space.of(dataset, question.fixed, question.tried), question.tried)
     folder = _unused(locations.runs_dir / FOLDER / question.name)
     others.warn(say)
     with (

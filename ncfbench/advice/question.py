@@ -44,7 +44,7 @@ class Question:
                 f"--metric {self.metric!r}{nearest(self.metric, valid)} Valid: {', '.join(valid)}."
             )
         tried, fixed = _converted(self.tried), dict(self.fixed)
-        for name in (*tried, "seed"):
+        for name in tried:
             if name in fixed:
                 raise UsageError(f"{name} is what advise tries: give its values by --try {name}=.")
         if "encoder" in fixed:

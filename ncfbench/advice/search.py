@@ -1,9 +1,8 @@
 """The candidates of a race for recall: a first field, and neighbours of its leaders.
 
-The first candidate has the settings of the preset ``good`` and :data:`START`, as far as the data
-and the question allow. The others of the first field differ from it in one choice each: use of
-features, encoder, loss, sampler, bare bag, dimension, user tower; an encoder that reads no text
-comes with every loss. Later ones differ from a leader in one setting.
+The first field is the portfolio (:data:`ncfbench.catalog.presets.PORTFOLIO`), as far as the data
+and the question allow, and what differs from its first member in one setting whose values were
+asked for. Later ones differ from a leader in one setting.
 """
 
 from __future__ import annotations
@@ -11,31 +10,20 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from ncfbench.advice.candidates import Candidate, State
 from ncfbench.advice.space import Space
-from ncfbench.catalog import BUILT_IN, all_settings, find_encoder
-from ncfbench.catalog.presets import preset
+from ncfbench.catalog import BUILT_IN, all_settings
+from ncfbench.catalog.presets import PORTFOLIO
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
 from ncfbench.reporting.labels import SHORT
 
-START: Mapping[str, Any] = {
-    "user_tower": "history",
-    "learning_rate": 0.003,
-    "word_dropout": 0.0,
-    "weight_decay": 0.01,
-}
-"""The value of each of these settings that loses least on any of six data sets: the best trial of a
-reference search that has it over the best of all (benchmarks/results/searches).
-"""
 PROBE_LINKS = 256
 """Links of a probe: rankings decide, and a probe of the usual size takes a fifth of such a race."""
-FIRST = (*("features", "encoder", "loss", "sampler", "bare_bag", "dimension", "user_tower"),)
-"""Settings in which the first field differs from the first candidate, the most promising first."""
 ORDER = ("learning_rate", "dimension", "word_dropout", "batch_size", "stratum_size")
 """Settings that newcomers differ in first: recall depends on them most."""
 
@@ -43,13 +31,16 @@ ORDER = ("learning_rate", "dimension", "word_dropout", "batch_size", "stratum_si
 class Search:
     """Candidates of a space. All have the same name for the same settings.
 
+    Args:
+        asked: settings whose values to try the question names.
+
     Raises:
         UsageError: nothing of the space can work.
     """
 
-    def __init__(self, space: Space) -> None:
-        self.space = space
-        self.start = self._first()
+    def __init__(self, space: Space, asked: Collection[str] = ()) -> None:
+        self.space, self.asked = space, asked
+        self.start = self._nearest_point(PORTFOLIO[0])
         self._usual = space.point(self.start)
 
     def readers(self) -> list[RunConfig]:
@@ -63,19 +54,26 @@ class Search:
         return found
 
     def first_field(self) -> list[Candidate]:
-        """Return the candidates that begin, the first one before all."""
-        near = sorted(filter(self._place, self.space.neighbours(self.start)), key=self._place)
-        crossed = [
-            each
-            for other in near
-            if "text" not in find_encoder(other.encoder).content
-            for each in self.space.neighbours(other)
-            if each.encoder == other.encoder and each.loss != other.loss
+        """Return the candidates that begin, the first one before all, then who shows the values
+        that were asked for.
+        """
+        asked = [
+            near
+            for near in self.space.neighbours(self.start)
+            if any(self.space.point(near).get(name) != self._usual.get(name) for name in self.asked)
         ]
-        # Encoders that read no text come with every loss: they are cheap.
-        last = max((near.index(each) for each in near if self._place(each)[:1] == (1,)), default=0)
-        field = dict.fromkeys([self.start, *near[: last + 1], *crossed, *near[last + 1 :]])
+        field = dict.fromkeys([self.start, *asked, *self._portfolio()])
         return [self._candidate(config) for config in field]
+
+    def _portfolio(self) -> Iterator[RunConfig]:
+        """Yield the portfolio without encoders that are not tried; all of it with others, if none
+        of its encoders is.
+        """
+        encoders = self.space.tried.get("encoder", ())
+        tried = [wanted for wanted in PORTFOLIO if wanted["encoder"] in encoders]
+        for wanted in tried or PORTFOLIO:
+            with suppress(UsageError):
+                yield self._nearest_point(wanted)
 
     def near(self, state: State, leader: Candidate) -> list[Candidate]:
         """Return who may enter beside a leader: what is left of the first field, and neighbours."""
@@ -109,19 +107,9 @@ class Search:
                 words.append(f"{SHORT.get(name, name)}={value}")
         return Candidate(" ".join(words), config)
 
-    def _place(self, config: RunConfig) -> tuple[int, int] | tuple[()]:
-        """Return the place of a neighbour of the first candidate in the first field: first those
-        whose value stands beside its own; nothing for one that has no place there.
-        """
-        point, tried = self.space.point(config), self.space.tried
-        for place, name in enumerate(FIRST):
-            if name in point and point[name] != self._usual[name]:
-                at = (tried[name].index(value) for value in (point[name], self._usual[name]))
-                return abs(next(at) - next(at)), place
-        return ()
-
-    def _first(self) -> RunConfig:
-        wanted, tried = {**preset("good"), **START}, self.space.tried
+    def _nearest_point(self, wanted: Mapping[str, Any]) -> RunConfig:
+        """Return the point that is nearest to some settings."""
+        tried = self.space.tried
         usual = {name: _nearest(tried[name], wanted[name]) for name in wanted if name in tried}
         declared = all_settings()
         own = [name for name in tried if list(tried[name]) != list(declared[name].tried)]

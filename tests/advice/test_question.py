@@ -14,7 +14,7 @@ TINY = {"dataset": "tiny", "encoder": "cnn"}
         ({}, {"metric": "speed"}, r"--metric 'speed'.* Valid: recall@10"),
         ({}, {"tried": {"sampler": ("nss",)}}, "did you mean 'ns'"),
         ({"sampler": "ns"}, {"tried": {"sampler": ("ns",)}}, "sampler is what advise tries"),
-        ({"seed": 3}, {}, "seed is what advise tries"),
+        ({}, {"tried": {"seed": (1,)}}, "no setting to try"),
     ],
 )
 def test_a_question_without_an_answer_is_refused(fixed, more, message):

@@ -13,6 +13,7 @@ from ncfbench.advice.candidates import State
 from ncfbench.advice.search import PROBE_LINKS, Search
 from ncfbench.advice.space import Space
 from ncfbench.catalog import all_settings, find_loss, find_sampler, serves
+from ncfbench.catalog.presets import PORTFOLIO
 from ncfbench.config import complete
 from ncfbench.errors import UsageError
 from ncfbench.racing.rule import Curve
@@ -87,25 +88,41 @@ def test_random_points_are_distinct_and_repeatable(tiny):
     assert len(set(first)) == 50
 
 
-def test_the_field_begins_with_the_good_preset_and_a_history(featured):
-    """Then each other choice, and the encoder of features with every loss."""
-    search = Search(space(featured))
-    first, *others = search.first_field()
-    assert first.name == "bow softmax strat-ns"
-    config = first.config
-    assert (config.dimension, config.word_dropout, config.learning_rate) == (100, 0.0, 0.003)
-    assert first.config.user_tower == "history"
-    assert {each.config.probe_links for each in (first, *others)} == {PROBE_LINKS}
-    names = [each.name for each in others]
-    assert len(set(names)) == len(names)
-    assert {"bow log strat-ns", "bow softmax ns", "bow softmax neg k=10"} <= {*names}
-    assert {"mlp softmax strat-ns", "mlp log strat-ns", "mlp sg strat-ns"} <= {*names}
-    assert {"bow softmax strat-ns d=50", "bow softmax strat-ns d=300"} <= {*names}
-    assert {"bow softmax strat-ns user_tower=table", "bow softmax strat-ns bare_bag=True"} <= {
-        *names
-    }
-    assert {each.config.encoder for each in others} == {"bow", "mlp", "cnn"}
-    assert all("cnn log" not in name for name in names), "dear ones come with one loss"
+def test_a_race_begins_with_the_portfolio(featured):
+    """What of it the data can serve, in its order, each as it was measured."""
+    space_of = space(featured)
+    found = [each.config for each in Search(space_of).first_field()]
+    for config, wanted in zip(found, PORTFOLIO, strict=True):
+        assert config.probe_links == PROBE_LINKS
+        point, tried = space_of.point(config), space_of.tried
+        for name, value in wanted.items():
+            if name in point and value in tried[name]:
+                assert point[name] == value, name
+    assert found[0].loss == "softmax"
+    assert found[0].user_tower == "history"
+
+
+def test_a_portfolio_without_its_encoders(tiny):
+    """Items without dense features have no layer on them; another encoder takes their place."""
+    found = [each.config for each in Search(space(tiny)).first_field()]
+    assert {config.encoder for config in found} == {"bow", "cnn"}
+    assert len(found) == sum(each["encoder"] != "mlp" for each in PORTFOLIO)
+    tried = {"encoder": ("lstm",)}
+    found = [each.config for each in Search(space(tiny, **tried), tried).first_field()]
+    assert {config.encoder for config in found} == {"lstm"}
+    assert len(found) > 3
+    assert {config.sampler for config in found} == {"strat-ns", "ns"}
+
+
+def test_values_that_are_asked_for_race_at_once(featured):
+    """Each in place of the first member's, before the rest of the portfolio."""
+    tried = {"loss": ("softmax", "log", "hinge"), "dimension": (20, 40, 80)}
+    field = Search(space(featured, **tried), tried).first_field()
+    first, *others = [each.config for each in field]
+    assert (first.loss, first.dimension) == ("softmax", 80)
+    asked = [(config.loss, config.dimension) for config in others[:3]]
+    assert {*asked} == {("log", 80), ("hinge", 80), ("softmax", 40)}
+    assert all(config.dimension in tried["dimension"] for config in others)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +138,7 @@ def test_the_field_begins_with_the_good_preset_and_a_history(featured):
 )
 def test_a_search_begins_with_given_values(tiny, name, values, nearest):
     """Nothing else is tried, and the one nearest to the usual value first."""
-    search = Search(space(tiny, **{name: values}))
+    search = Search(space(tiny, **{name: values}), [name])
     assert getattr(search.start, name) == nearest
     configs = [each.config for each in search.first_field()]
     reading = [config for config in configs if name in search.space.names(config)]
@@ -152,7 +169,13 @@ def test_neighbours_enter_once(tiny):
     names = [each.name for each in near]
     assert len({*names, *(each.name for each in field[:2])}) == len(names) + 2
     fresh = near[len(field) - 2 :]
-    assert fresh[0].name.startswith("bow softmax strat-ns lr=")
+    (changed,) = _changed(search.space, field[0], fresh[0])
+    assert changed == "learning_rate"
+
+
+def _changed(space, one, other):
+    mine, theirs = space.point(one.config), space.point(other.config)
+    return [name for name in mine if mine[name] != theirs.get(name)]
 
 
 def runs(values, seconds=1.0, features=0.0):

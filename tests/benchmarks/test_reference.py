@@ -12,7 +12,6 @@ from bench_search import Curve
 from harness import PREPARE
 from invoked import invoke
 
-from ncfbench.advice.search import START
 from ncfbench.advice.space import Space
 from ncfbench.data.store import load
 
@@ -62,21 +61,33 @@ def test_a_cell_compares_recall_and_time():
     own = rising(0.5)
     answer: dict[str, Any] = {
         "arm": {"seconds": own.seconds, "validation": own.validation, "test": own.test},
-        "floors": [{"recall_at_50": 0.4}],
+        "floors": [{"recall_at_50": 0.4}, {"recall_at_50": 0.3}],
         "headline": "Use bow.",
         "spent_seconds": 600,
+        "training_seconds": 420,
+        "name": "bow",
+        "mean_validation": 0.49,
+        "deploy": {"what": "both", "recall": 0.45},
     }
     found = bench.compare(reference, answer)
     assert found["recall_share"] == pytest.approx(1.0)
     assert found["time_ratio"] == pytest.approx(1.0)
-    assert not found["says_floor"]
-    answer["headline"] = "Do not train: profiles have more."
-    assert bench.compare(reference, answer)["says_floor"]
+    assert (found["floor"], found["deployed_recall"], found["verdict"]) == (0.4, 0.45, "both")
+    assert found["training_share"] == 0.7
+    first = found | {"cell": "a/0"}
+    assert bench.Search().missed([first]) == []
+    answer["headline"] = "Training is not worth it: ridge has more."
     late = [2 * at for at in own.seconds]
     answer["arm"]["seconds"] = late
-    assert bench.compare(reference, answer)["time_ratio"] == pytest.approx(2.0)
-    missed = bench.Search().missed([found | {"cell": "a"}])
-    assert missed == ["a: below a floor, and does not say so."]
+    answer |= {"training_seconds": 300, "mean_validation": 0.51}
+    second = bench.compare(reference, answer) | {"cell": "a/2"}
+    assert second["time_ratio"] == pytest.approx(2.0)
+    assert bench.Search().missed([first, second]) == [
+        "a: validation recalls differ by 4.1%.",
+        "a: the answers differ.",
+        "a/2: 50% was training.",
+        "a/2: 2.00 times the soonest trial's time.",
+    ]
 
 
 def test_seconds_of_features_count_where_they_are_read():
@@ -170,39 +181,3 @@ def test_a_reference_is_resumed(tmp_path, monkeypatch, capsys):
         assert trial["iteration_seconds"] > 0
         curve = bench.curve_of(trial, found)
         assert curve.time_to(0.0) == pytest.approx(curve.before)
-
-
-def least_shares(name):
-    """Return, for each value of a setting, the best recall with it over the best of all trials that
-    have the setting; of the searches of six data sets the least share.
-    """
-    found: dict[Any, list[float]] = {}
-    for data in search_choices.NAMES:
-        path = search_reference.SEARCHES / f"{data}.json.gz"
-        tops: dict[Any, float] = {}
-        for trial in search_reference.read(path)["trials"]:
-            if name in trial["config"]:
-                value = trial["config"][name]
-                tops[value] = max(tops.get(value, 0.0), search_reference.best(trial))
-        for value, top in tops.items():
-            found.setdefault(value, []).append(top / max(tops.values()))
-    return {value: min(shares) for value, shares in found.items()}
-
-
-def test_a_search_begins_where_least_is_lost():
-    """The table of docs/advice.md, of the kept searches."""
-    text = (search_reference.SEARCHES.parents[2] / "docs" / "advice.md").read_text("utf-8")
-    for name, value in START.items():
-        shares = least_shares(name)
-        first, second = sorted(shares, key=lambda each: shares[each], reverse=True)[:2]
-        assert first == value
-        row = f"| `{name} = {first}` | {shares[first]:.2f} | `{second}`: {shares[second]:.2f} |"
-        assert row in text, row
-
-
-def test_an_answer_says_that_a_floor_is_not_passed():
-    level = "Ridge regression reaches 0.269 in 1.97 s without training; this arm is level with it."
-    passed = "Ridge regression reaches 0.269 without training; this arm passes it after 3.36 s."
-    assert bench.says_floor(level)
-    assert bench.says_floor("Do not train, on this budget: use ridge regression.")
-    assert not bench.says_floor(passed)

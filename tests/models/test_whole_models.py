@@ -101,5 +101,5 @@ def test_an_interrupted_run_ends_the_same(featured, featured_dir, tmp_path, enco
 def test_bert_is_advised(featured):
     fixed = {"dataset": "tiny", "checkpoint": CHECKPOINT_DIGEST, "dimension": 8}
     tried = {"encoder": ("bert",), "sampler": ("ns", "strat-ns"), "batch_size": (16,)}
-    field = Search(Space.of(featured, fixed, tried)).first_field()
+    field = Search(Space.of(featured, fixed, tried), tried).first_field()
     assert "bert softmax ns" in [each.name for each in field]
