@@ -28,6 +28,10 @@ ORDER = ("learning_rate", "dimension", "word_dropout", "batch_size", "stratum_si
 """Settings that newcomers differ in first: recall depends on them most."""
 
 
+KINDS = ("encoder", "loss", "sampler")
+"""Settings that name a candidate."""
+
+
 class Search:
     """Candidates of a space. All have the same name for the same settings.
 
@@ -40,8 +44,15 @@ class Search:
 
     def __init__(self, space: Space, asked: Collection[str] = ()) -> None:
         self.space, self.asked = space, asked
-        self.start = self._nearest_point(PORTFOLIO[0])
+        self.start = self._nearest_point(PORTFOLIO["good"])
         self._usual = space.point(self.start)
+        self._members = [*self._portfolio()]
+        self._bases: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
+        """Points of the portfolio by encoder, loss and sampler, and by name, of the first none."""
+        for name, config in self._members:
+            same = self._bases.setdefault(_kinds(config), {})
+            if space.point(config) not in same.values():
+                same[f"({name})" if same else ""] = space.point(config)
 
     def readers(self) -> list[RunConfig]:
         """Return points whose user towers read all that any candidate's reads."""
@@ -62,18 +73,19 @@ class Search:
             for near in self.space.neighbours(self.start)
             if any(self.space.point(near).get(name) != self._usual.get(name) for name in self.asked)
         ]
-        field = dict.fromkeys([self.start, *asked, *self._portfolio()])
+        members = [config for _, config in self._members]
+        field = dict.fromkeys([self.start, *asked, *members])
         return [self._candidate(config) for config in field]
 
-    def _portfolio(self) -> Iterator[RunConfig]:
+    def _portfolio(self) -> Iterator[tuple[str, RunConfig]]:
         """Yield the portfolio without encoders that are not tried; all of it with others, if none
         of its encoders is.
         """
         encoders = self.space.tried.get("encoder", ())
-        tried = [wanted for wanted in PORTFOLIO if wanted["encoder"] in encoders]
-        for wanted in tried or PORTFOLIO:
+        tried = {name: each for name, each in PORTFOLIO.items() if each["encoder"] in encoders}
+        for name, wanted in (tried or PORTFOLIO).items():
             with suppress(UsageError):
-                yield self._nearest_point(wanted)
+                yield name, self._nearest_point(wanted)
 
     def near(self, state: State, leader: Candidate) -> list[Candidate]:
         """Return who may enter beside a leader: what is left of the first field, and neighbours."""
@@ -98,14 +110,19 @@ class Search:
     def _candidate(self, config: RunConfig) -> Candidate:
         if "probe_links" not in self.space.fixed:
             config = dataclasses.replace(config, probe_links=PROBE_LINKS)
-        point = self.space.point(config)
-        named = ("encoder", "loss", "sampler")
-        words = [str(point[name]) for name in named if name in point]
-        for name, value in point.items():
-            usual = self._usual.get(name, config.settings[name].default)
-            if name not in named and value != usual:
-                words.append(f"{SHORT.get(name, name)}={value}")
-        return Candidate(" ".join(words), config)
+        point, kinds = self.space.point(config), _kinds(config)
+
+        def differing(base: Mapping[str, Any]) -> list[str]:
+            usual = {name: base.get(name, config.settings[name].default) for name in point}
+            names = [name for name in point if name not in KINDS and point[name] != usual[name]]
+            return [f"{SHORT.get(name, name)}={point[name]}" for name in names]
+
+        words = {name: differing(base) for name, base in self._bases.get(kinds, {}).items()}
+        name, more = min(
+            (words or {"": differing(self._usual)}).items(), key=lambda own: len(own[1])
+        )
+        shown = [kind for kind, setting in zip(kinds, KINDS, strict=True) if setting in point]
+        return Candidate(" ".join(filter(None, [*shown, name, *more])), config)
 
     def _nearest_point(self, wanted: Mapping[str, Any]) -> RunConfig:
         """Return the point that is nearest to some settings."""
@@ -132,6 +149,10 @@ class Search:
             except UsageError as error:
                 reasons.append(error)
         raise UsageError(f"Nothing of this can work. The first reason: {reasons[0]}")
+
+
+def _kinds(config: RunConfig) -> tuple[str, ...]:
+    return tuple(getattr(config, name) for name in KINDS)
 
 
 def _nearest(values: Sequence[Any], wanted: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ncfbench.errors import UsageError, nearest
@@ -25,9 +25,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 its user tower after one epoch, see docs/encoders.md; it stops where validation does.
 """
 _USERS_BY_HISTORY = {"loss": "softmax", "user_tower": "history", "own_vector": True}
-PORTFOLIO: Sequence[Mapping[str, Any]] = (
-    PRESETS["good"],
-    {
+PORTFOLIO: Mapping[str, Mapping[str, Any]] = {
+    "good": PRESETS["good"],
+    "convolution": {
         **_USERS_BY_HISTORY,
         "encoder": "cnn",
         "sampler": "strat-ns",
@@ -42,7 +42,7 @@ PORTFOLIO: Sequence[Mapping[str, Any]] = (
         "dimension": 50,
         "features": "ignore",
     },
-    {
+    "bare bag": {
         "encoder": "bow",
         "loss": "softmax",
         "sampler": "ns",
@@ -56,7 +56,7 @@ PORTFOLIO: Sequence[Mapping[str, Any]] = (
         "feature_dropout": 0.2,
         "dimension": 100,
     },
-    {
+    "in-batch convolution": {
         **_USERS_BY_HISTORY,
         "encoder": "cnn",
         "sampler": "ns",
@@ -65,7 +65,7 @@ PORTFOLIO: Sequence[Mapping[str, Any]] = (
         "word_dropout": 0.0,
         "dimension": 100,
     },
-    {
+    "layer": {
         "encoder": "mlp",
         "loss": "log",
         "sampler": "strat-ns",
@@ -79,7 +79,7 @@ PORTFOLIO: Sequence[Mapping[str, Any]] = (
         "mlp_units": 1024,
         "mlp_layers": 1,
     },
-    {
+    "larger batches": {
         **_USERS_BY_HISTORY,
         "encoder": "bow",
         "sampler": "strat-ns",
@@ -89,7 +89,7 @@ PORTFOLIO: Sequence[Mapping[str, Any]] = (
         "item_dropout": 0.0,
         "dimension": 100,
     },
-    {
+    "wider bag": {
         "encoder": "bow",
         "loss": "softmax",
         "sampler": "strat-ns",
@@ -102,9 +102,9 @@ PORTFOLIO: Sequence[Mapping[str, Any]] = (
         "word_dropout": 0.2,
         "dimension": 300,
     },
-)
-"""Settings that a race begins with. One of them is nearly the best on each of six data sets, and
-loses little on one that does not choose (benchmarks/bench_portfolio.py, docs/advice.md).
+}
+"""Settings that a race begins with, by name. One of them is nearly the best on each of six data
+sets, and loses little on one that does not choose (benchmarks/bench_portfolio.py, docs/advice.md).
 """
 
 

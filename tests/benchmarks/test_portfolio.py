@@ -43,6 +43,6 @@ def test_the_race_begins_with_what_the_kept_cells_choose():
     space = Space({}, {})
     measured = [space.config(matrix.cells[matrix.sets[0], name]["point"]) for name in chosen]
     ends = {"epochs": measured[0].epochs, "patience": measured[0].patience}
-    assert [space.config({**each, **ends}) for each in PORTFOLIO] == measured
+    assert [space.config({**each, **ends}) for each in PORTFOLIO.values()] == measured
     points = {name: dict(found["point"]) for (_, name), found in matrix.cells.items()}
     assert {name: dict(values) for name, values in bench.candidates().items()} == points
