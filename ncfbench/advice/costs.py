@@ -16,12 +16,12 @@ from ncfbench.racing.rungs import Pace
 
 Statistic = Callable[[Sequence[float]], float]
 Part = Literal["opening", "evaluation", "saving", "turn", "training"]
-UNKNOWN_OPENING = (10.0, 5.0)
+UNKNOWN_OPENING = (10.0, 2.0)
 """Least seconds in which an encoder is expected to open before one was measured, and least times
 the openings of others, which a busy machine makes longer: about what a transformer takes to compile
 on one core.
 """
-COSTLY_OPENING = 3.0
+COSTLY_OPENING = 4.0
 """Times that for a costly encoder."""
 FORECAST = 1.5
 """Times that an evaluation may take of what is forecast, which has no ranking and compilation."""
