@@ -43,7 +43,9 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
         found.append(Caveat("little_training", f"{text} A larger --budget gives one."))
     if best is not None:
         seeds = [len(arm.measured.curves) for arm in answer.main]
-        text = f"{counted(min(seeds), 'seed')} of each of {counted(len(seeds), 'finalist')}."
+        fewer = f"{min(seeds)} to " * (min(seeds) < max(seeds))
+        each = fewer + counted(max(seeds), "seed")
+        text = f"{each} of each of {counted(len(seeds), 'finalist')}."
         found.append(Caveat("seeds", text))
         text = f"Intervals of times assume that {best.measured.spread.text}."
         found.append(Caveat("assumed_spread", text))
