@@ -254,7 +254,8 @@ def test_a_costly_arm_trains_by_its_own_clock(hold):
         for asked, real in run.turns:
             assert asked <= state.first_clock / TURNS or run.config == state.entrants[0].config
             assert real <= asked + pace / 2 or real == pytest.approx(pace)
-    assert max(turns["bow"]) < 1.5 < max(turns["transformer"]) < 7
+    assert max(turns["bow"]) < 3.5
+    assert 2.5 < max(turns["transformer"]) < 4.2
     costly = [run for run in Run.records.values() if run.config.encoder == "transformer"]
     assert all(run.curve for run in costly), "every one that began was evaluated"
     assert state.spent_seconds <= 600
