@@ -13,7 +13,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from invoked import check, invoke
 
-from ncfbench.blending import blend
 from ncfbench.data import prepare
 from ncfbench.errors import DataError
 from ncfbench.floors.kept import FILE
@@ -482,15 +481,3 @@ def test_what_is_deployed_is_chosen_by_validation(tmp_path, validation, what):
         assert found["command"].startswith(f"ncfbench export {folder} vectors --top 50  # once")
     if what == "floor":
         assert found["command"] == "ncfbench export citeulike vectors --floor ridge --top 50"
-
-
-def test_a_blend_beside_a_floor_of_other_users_is_not_compared(tmp_path):
-    """As where floors are older than a rule of who counts: nothing is said of a difference."""
-    run = write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS)
-    row = dict.fromkeys(schemas.BLEND.names) | {"floor": "ridge", "weight": 0.7, "iteration": 200}
-    for of in ("test", "validation"):
-        row |= {f"{of}_user_recalls": [0.5, 0.6], f"{of}_item_shares": [0.2, 0.35]}
-    blend.write(run, row | dict.fromkeys(["test_recall_at_50", "validation_recall_at_50"], 0.55))
-    more = {"test_user_recalls": [0.5] * 3, "test_item_shares": [0.25] * 2}
-    tables.write_rows(tmp_path / FILE, [floor_row("ridge", 0.5, 1.0, **more)], schemas.FLOOR)
-    check(invoke("report", tmp_path), 0, "reach 0.550: not compared with ridge and")

@@ -1,0 +1,52 @@
+"""Blends beside both parts: what the answer says of them."""
+
+from typing import Any
+
+import pytest
+from folders import floor_row, write_run
+from invoked import check, invoke
+
+from ncfbench.blending import blend
+from ncfbench.floors.kept import FILE
+from ncfbench.reporting.results import collect
+from ncfbench.storage import schemas, tables
+
+ERRORS = (0.003, 0.004)
+
+
+def write_blend(folder, recall, weight=0.7):
+    """A run of recall 0.53 and its blend, over two users and items."""
+    run = write_run(folder, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS)
+    row = dict.fromkeys(schemas.BLEND.names) | {"floor": "ridge", "iteration": 200}
+    for of in ("test", "validation"):
+        row |= {f"{of}_user_recalls": [recall - 0.05, recall + 0.05]}
+        row |= {f"{of}_item_shares": [recall / 2 - 0.08, recall / 2 + 0.08]}
+    recalls = dict.fromkeys(["test_recall_at_50", "validation_recall_at_50"], recall)
+    blend.write(run, row | recalls | {"weight": weight})
+
+
+@pytest.mark.parametrize(
+    ("recall", "begins"),
+    [
+        (0.55, "Ridge regression reaches 0.540 in 1 s without training, ns alone 0.530 (-0.010 "),
+        (0.54, "Training is not clearly worth it, by these runs: ridge regression reaches 0.540"),
+    ],
+)
+def test_what_is_above_the_floor_is_no_reason_against_training(tmp_path, recall, begins):
+    """By 0.010 with an error of 0.029, and by nothing."""
+    write_blend(tmp_path, recall)
+    own: dict[str, Any] = {"test_user_recalls": [0.5, 0.58], "test_item_shares": [0.25, 0.29]}
+    floors = [floor_row("ridge", 0.54, 1.0, **own)]
+    tables.write_rows(tmp_path / FILE, floors, schemas.FLOOR)
+    (answer,) = collect(tmp_path, tmp_path).answered["answers"]
+    sentences = answer["headline"].split("nothing to compare. ")[-1]
+    assert sentences.startswith(begins)
+    assert f"reach {recall:.3f}: {recall - 0.54:+.3f} ± " in sentences
+
+
+def test_a_blend_beside_a_floor_of_other_users_is_not_compared(tmp_path):
+    """As where floors are older than a rule of who counts: nothing is said of a difference."""
+    write_blend(tmp_path, 0.55)
+    more = {"test_user_recalls": [0.5] * 3, "test_item_shares": [0.25] * 2}
+    tables.write_rows(tmp_path / FILE, [floor_row("ridge", 0.5, 1.0, **more)], schemas.FLOOR)
+    check(invoke("report", tmp_path), 0, "reach 0.550: not compared with ridge and")
