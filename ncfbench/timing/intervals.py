@@ -75,7 +75,7 @@ class Spread(NamedTuple):
 
 LOSS_SPREAD = Spread(0.1, 8)
 """Assumed of times to a loss, as if it had been measured."""
-QUALITY_SPREAD = Spread(0.27, 4)
+QUALITY_SPREAD = Spread(0.28, 4)
 """Assumed of times to a recall, or another measure of ranking. It differs between data sets
 by a factor of five, so that it is known to few degrees (benchmarks/seed_spread.py).
 """
