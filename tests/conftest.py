@@ -36,7 +36,7 @@ from ncfbench.data.sources import synthetic
 from ncfbench.data.store import load
 from ncfbench.storage import tables
 from ncfbench.timing import contention
-from ncfbench.training import inference, probe
+from ncfbench.training import probe
 
 # A shell ignores SIGINT in what it starts in the background, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -128,7 +128,6 @@ def _once():
     read_anew, contents = tables._read, dict[bytes, pa.Table]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "_read", read)
-        patch.setattr(inference, "compiled", cache(inference.compiled))
         patch.setattr(probe, "compiled_sum", cache(probe.compiled_sum))
         patch.setattr("typer.testing._get_command", command)
         yield

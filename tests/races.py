@@ -28,7 +28,7 @@ ASKED: dict[str, Any] = {
     **OTHERS,
 }
 BUDGET = 1e5
-"""Runs of four epochs are finished within the first rung, a three hundredth of it."""
+"""Runs of four epochs are finished within the first rung, a sixtieth of it."""
 
 
 def ask(data_dir, runs_dir, *, budget=BUDGET, encoder="bow", metric="recall@10", **tried):

@@ -102,6 +102,11 @@ class FirstField:
     def _first_clock(self, first: Candidate) -> float:
         """Return the clock of the first rung; a candidate has trained its first turns."""
         budget, record = self.runs.clock.budget_seconds, self.runs.read(first, 0)
-        trained = None if record is None else record.summary.get("train_seconds")
+        summary = {} if record is None else record.summary
+        seconds, trained = (summary.get(f"{of}_seconds") for of in ("full_iteration", "train"))
         clock = max(FIRST_SHARE * budget, TURNS * self.runs.costs.evaluation(first.config.encoder))
-        return max(min(clock, MOST * budget), trained or 0.0)
+        # More than all its epochs take, twice for the noise of times, a run of few does not train.
+        epochs, batch_size = first.config.epochs, first.config.batch_size
+        iterations = 2 * epochs * self.runs.dataset.graph.n_links / batch_size
+        whole = iterations * seconds if epochs and seconds else math.inf
+        return max(min(clock, MOST * budget, whole), trained or 0.0)

@@ -58,7 +58,8 @@ class Search:
         """Return points whose user towers read all that any candidate's reads."""
         towers = self.space.tried.get("user_tower", ())
         histories = self.space.tried.get("history_of", ()) if "history" in towers else ()
-        start, found = self.space.point(self.start), [self.start]
+        found = [self.start, *(config for _, config in self._members)]
+        start = self.space.point(self.start)
         for of in histories:
             with suppress(UsageError):
                 found.append(self.space.config(start | {"user_tower": "history", "history_of": of}))

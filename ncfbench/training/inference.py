@@ -32,7 +32,6 @@ def row_blocks(count: int, size: int) -> Iterator[NDArray[np.intp]]:
         yield np.minimum(np.arange(start, start + size), count - 1)
 
 
-@lru_cache(maxsize=64)
 def compiled(towers: nnx.GraphDef[Towers], method: str) -> Any:
     """Return a method of towers as a compiled function of their parameters and its arguments."""
 
@@ -43,6 +42,10 @@ def compiled(towers: nnx.GraphDef[Towers], method: str) -> Any:
     return vectors
 
 
+compiled_once = lru_cache(maxsize=64)(compiled)
+"""The same, kept for runs to come, of towers without plug-ins: these may not be compared."""
+
+
 class Embedder:
     """Vectors of all users and of many items, dropout off, in full float32.
 
@@ -50,10 +53,16 @@ class Embedder:
 
     Args:
         by_length: embed costly items in small blocks of texts of about equal lengths.
+        is_shared: keep the compiled functions for embedders of equal towers.
     """
 
     def __init__(
-        self, towers: nnx.GraphDef[Towers], content: DeviceContent, *, by_length: bool = False
+        self,
+        towers: nnx.GraphDef[Towers],
+        content: DeviceContent,
+        *,
+        by_length: bool = False,
+        is_shared: bool = False,
     ) -> None:
         self.towers, self.content, self.by_length = towers, content, by_length
         self.watch: Callable[[int, int], None] = lambda done, total: None
@@ -64,9 +73,10 @@ class Embedder:
         self._slot_seconds: float | None = None
         self.block = int(np.clip(BLOCK_WORDS // self._length, 32, 4096))
 
-        self._users = compiled(towers, "users")
-        self._items: Embed = compiled(towers, "items")
-        self._cold_items: Embed = compiled(towers, "cold_items")
+        make = compiled_once if is_shared else compiled
+        self._users = make(towers, "users")
+        self._items: Embed = make(towers, "items")
+        self._cold_items: Embed = make(towers, "cold_items")
 
     def users(self, parameters: Parameters) -> UserVectors:
         """Return the vectors of all users, float32[n_users, D]."""

@@ -124,9 +124,10 @@ class TimedLoop:
                     batch = self._feed.get()
                 waiting.stop()
                 if shape(batch) not in self._compiled:
+                    before = self.trainer.traces
                     with self._off_the_clock(watch):
                         self._compile(batch)
-                    traces = self.trainer.traces
+                    traces += self.trainer.traces - before
                 self.state, loss = self.trainer.step(self.state, batch, self.content)
                 in_flight.add(loss)
                 losses.append(loss)

@@ -149,8 +149,8 @@ class Trainer:
         scalars = self.optimizer.scalars()
         self.scalars = scalars._replace(rests=self.layout.replicate(scalars.rests))
         chosen = ((kind, getattr(self.config, kind)) for kind in BUILT_IN)
-        is_plugin = any(name not in BUILT_IN[kind] for kind, name in chosen)
-        self._program = Program(self) if is_plugin else program_of(Structure.of(self))
+        self._is_shared = all(name in BUILT_IN[kind] for kind, name in chosen)
+        self._program = program_of(Structure.of(self)) if self._is_shared else Program(self)
 
     @property
     def traces(self) -> int:
@@ -205,7 +205,8 @@ class Trainer:
 
     def embedder(self, content: DeviceContent) -> Embedder:
         """Return an embedder of the towers."""
-        return Embedder(self.towers, content, by_length=find_encoder(self.config.encoder).is_costly)
+        is_costly = find_encoder(self.config.encoder).is_costly
+        return Embedder(self.towers, content, by_length=is_costly, is_shared=self._is_shared)
 
     def gradient(
         self,

@@ -16,6 +16,7 @@ from ncfbench.catalog import all_settings, find_loss, find_sampler, serves
 from ncfbench.catalog.presets import PORTFOLIO
 from ncfbench.config import complete
 from ncfbench.errors import UsageError
+from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.rule import Curve
 from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest, times_to_level
 from ncfbench.timing.ranking import NEAR, SHARE
@@ -122,6 +123,16 @@ def test_a_portfolio_without_its_encoders(tiny):
     assert {config.encoder for config in found} == {"lstm"}
     assert len(found) > 3
     assert {config.sampler for config in found} == {"strat-ns", "ns"}
+
+
+@pytest.mark.parametrize("fixed", [{}, {"user_tower": "history"}, {"history_of": "ids"}])
+def test_content_serves_every_member(featured, fixed):
+    """Also where the user tower is given, and the histories of a member read features."""
+    search = Search(space(featured, fixed))
+    content = DeviceContent.of(featured, search.readers())
+    for candidate in search.first_field():
+        if candidate.config.reads_history_features:
+            assert content.histories.sums is not None, candidate.name
 
 
 def test_values_that_are_asked_for_race_at_once(featured):
