@@ -38,6 +38,7 @@ from measuring import ncfbench, time_to
 from search_reference import RECALL, SEARCHES, Trial, read
 
 from ncfbench.advice.space import Space
+from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
 from ncfbench.timing import allocator
@@ -152,10 +153,7 @@ class Search(Benchmark):
 
 
 def _by_set(cells: Sequence[Found]) -> dict[str, list[Found]]:
-    found: dict[str, list[Found]] = {}
-    for cell in cells:
-        found.setdefault(cell["cell"].partition("/")[0], []).append(cell)
-    return found
+    return grouped(cells, lambda found: str(found["cell"].partition("/")[0]))
 
 
 def _spread(cells: Sequence[Found]) -> float:

@@ -37,6 +37,7 @@ from ncfbench.data.store import load
 from ncfbench.storage import tables
 from ncfbench.timing import contention
 from ncfbench.training import probe
+from ncfbench.training.step import program_of
 
 # A shell ignores SIGINT in what it starts in the background, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -137,6 +138,13 @@ def _once():
 def _clean_environment(monkeypatch):
     for name in ("NCFBENCH_DATA_DIR", "NCFBENCH_RUNS_DIR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _own_programs():
+    """No test runs a step that another one traced, with what that one patched."""
+    yield
+    program_of.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -208,7 +208,7 @@ class CandidateRuns:
 
     def _advance(self, key: Key, seconds: float) -> None:
         """Give an open run a turn of some seconds of training; evaluate it where that is due, and
-        takes half as long as what was trained since the last time.
+        takes at most half as long as what was trained since the last time.
         """
         run, encoder, began = self.turns.runs[key], self._encoders[key], time.perf_counter()
         before, evaluated = _trained(run), self._evaluated.get(key, 0.0)

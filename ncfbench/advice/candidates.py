@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
+from ncfbench.catalog import MAX_SEED
 from ncfbench.config import RunConfig
 from ncfbench.racing.rule import Status as Status
 from ncfbench.racing.rungs import Pace
@@ -27,7 +28,7 @@ class Candidate:
 
     def with_seed(self, seed: int) -> RunConfig:
         """Return the settings of its run with a seed; seeds count from the first run's."""
-        return dataclasses.replace(self.config, seed=self.config.seed + seed)
+        return dataclasses.replace(self.config, seed=(self.config.seed + seed) % (MAX_SEED + 1))
 
     def leave(self, status: Status, reason: str) -> None:
         """Leave the race."""

@@ -63,11 +63,12 @@ class Costs:
         """Whether some run has been opened."""
         return self._of_all("opening", 0.0) > 0
 
-    def opening(self, encoder: str, of: Statistic = latest_most) -> float:
+    def opening(self, encoder: str, of: Statistic = max) -> float:
         """Return the seconds to open a run, compile it and train its first turn.
 
         Args:
             of: what was measured: by default a cautious value, which tells whether there is time.
+                Runs that share a program open soon, and the next one may have to compile.
         """
         own = self.measured["opening", encoder]
         if own or not self.is_begun:

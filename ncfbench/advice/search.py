@@ -1,8 +1,8 @@
 """The candidates of a race for recall: a first field, and neighbours of its leaders.
 
 The first field is the portfolio (:data:`ncfbench.catalog.presets.PORTFOLIO`), as far as the data
-and the question allow, and what differs from its first member in one setting whose values were
-asked for. Later ones differ from a leader in one setting.
+and the question allow, and its first member with each value that was asked for. Later ones differ
+from a leader in one setting.
 """
 
 from __future__ import annotations
@@ -20,16 +20,12 @@ from ncfbench.catalog import BUILT_IN, all_settings
 from ncfbench.catalog.presets import PORTFOLIO
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
-from ncfbench.reporting.labels import SHORT
+from ncfbench.reporting.labels import NAMED, SHORT
 
 PROBE_LINKS = 256
 """Links of a probe: rankings decide, and a probe of the usual size takes a fifth of such a race."""
 ORDER = ("learning_rate", "dimension", "word_dropout", "batch_size", "stratum_size")
 """Settings that newcomers differ in first: recall depends on them most."""
-
-
-KINDS = ("encoder", "loss", "sampler")
-"""Settings that name a candidate."""
 
 
 class Search:
@@ -48,7 +44,7 @@ class Search:
         self._usual = space.point(self.start)
         self._members = [*self._portfolio()]
         self._bases: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
-        """Points of the portfolio by encoder, loss and sampler, and by name, of the first none."""
+        """Points of the portfolio by encoder, loss and sampler, the first without a name."""
         for name, config in self._members:
             same = self._bases.setdefault(_kinds(config), {})
             if space.point(config) not in same.values():
@@ -69,11 +65,11 @@ class Search:
         """Return the candidates that begin, the first one before all, then who shows the values
         that were asked for.
         """
-        asked = [
-            near
-            for near in self.space.neighbours(self.start)
-            if any(self.space.point(near).get(name) != self._usual.get(name) for name in self.asked)
-        ]
+        asked = []
+        for name in self.asked:
+            for value in self.space.tried.get(name, ()):
+                with suppress(UsageError):
+                    asked.append(self._nearest_point({**PORTFOLIO["good"], name: value}))
         members = [config for _, config in self._members]
         field = dict.fromkeys([self.start, *asked, *members])
         return [self._candidate(config) for config in field]
@@ -115,14 +111,14 @@ class Search:
 
         def differing(base: Mapping[str, Any]) -> list[str]:
             usual = {name: base.get(name, config.settings[name].default) for name in point}
-            names = [name for name in point if name not in KINDS and point[name] != usual[name]]
+            names = [name for name in point if name not in NAMED and point[name] != usual[name]]
             return [f"{SHORT.get(name, name)}={point[name]}" for name in names]
 
         words = {name: differing(base) for name, base in self._bases.get(kinds, {}).items()}
         name, more = min(
             (words or {"": differing(self._usual)}).items(), key=lambda own: len(own[1])
         )
-        shown = [kind for kind, setting in zip(kinds, KINDS, strict=True) if setting in point]
+        shown = [kind for kind, setting in zip(kinds, NAMED, strict=True) if setting in point]
         return Candidate(" ".join(filter(None, [*shown, name, *more])), config)
 
     def _nearest_point(self, wanted: Mapping[str, Any]) -> RunConfig:
@@ -153,7 +149,7 @@ class Search:
 
 
 def _kinds(config: RunConfig) -> tuple[str, ...]:
-    return tuple(getattr(config, name) for name in KINDS)
+    return tuple(getattr(config, name) for name in NAMED)
 
 
 def _nearest(values: Sequence[Any], wanted: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Settings that begin a run, by name: the paper's, and one choice for all data."""
+"""Settings that begin a run, by name, and those that begin a race."""
 
 from __future__ import annotations
 

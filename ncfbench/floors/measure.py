@@ -31,7 +31,7 @@ RANKING_SECONDS = 2e-8
 EFFICIENCY = 0.6
 """Speed of a Cholesky factor over that of a product."""
 NUMBER_BYTES = 4
-"""Of float32, of which all matrices are."""
+"""Bytes of a float32, of which all matrices are."""
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,7 @@ def floors_sentences(
     stands, theirs = standing(own, first, split), standing(top, first, split)
     against, sentences = "", list[str]()
     both = blend_of(own, floors)
-    # What is above a floor, and be it by less than two errors, is no reason against training.
-    is_worth = both is not None and (compare(both.judged(split), first).above_by or 0.0) > 0
+    is_worth = both is not None and compare(both.judged(split), first).word == "passes"
     if stands.word == "unknown":
         sentences.append(
             f"{_reaches(first, split)}, {name} {recall.recall:.3f}: an error is missing, so nothing"

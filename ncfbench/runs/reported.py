@@ -1,4 +1,4 @@
-"""What a run's curve and raw samples come to: its times, and the epoch that validation chose.
+"""Results of a run's curve and raw samples: its times, and the epoch that validation chose.
 
 The epoch is chosen from the curve wherever a run is read.
 """

@@ -135,10 +135,7 @@ class TimedLoop:
                 counts.append(batch.n_items)
                 self._recent.append(batch)
                 stopped = stop()
-        if self.trainer.traces != traces:
-            raise CheckFailedError(
-                "The step was compiled during timed work; its times cannot be trusted."
-            )
+        self._require_no_compilation(traces)
         self.samples.append(
             Sample(
                 kind="full",
@@ -170,7 +167,7 @@ class TimedLoop:
         Args:
             iterations: cycles through the batches; by default each of them once.
         """
-        count = iterations or len(self._recent)
+        count, traces = iterations or len(self._recent), self.trainer.traces
         with self.ledger.line("step account"):
             state, watch, in_flight = copy_state(self.state), Stopwatch(), InFlight(self.trainer)
             batches = self.trainer.layout.keep(list(self._recent))
@@ -181,8 +178,15 @@ class TimedLoop:
                 in_flight.add(loss)
             jax.block_until_ready(state)
             watch.stop()
+        self._require_no_compilation(traces)
         first = self.iteration - len(self._recent)
         self.samples.append(Sample("step", first, count, watch.seconds))
+
+    def _require_no_compilation(self, traces: int) -> None:
+        if self.trainer.traces != traces:
+            raise CheckFailedError(
+                "The step was compiled during timed work; its times cannot be trusted."
+            )
 
     def settle(self) -> None:
         """Bring rows that rest up to date, for whoever reads the parameters.

@@ -99,7 +99,7 @@ class Optimizer:
             np.uint32(config.seed),
             np.float32(config.weight_decay),
             rates_of(config),
-            {slow: rest(share) for slow, share in kept.items()} if self.tables else {},
+            {slow: self._rest(share) for slow, share in kept.items() if self.tables},
         )
 
     def hold(self, state: TrainState, ids: Mapping[str, jax.Array], scalars: Scalars) -> Held:
@@ -258,6 +258,12 @@ class Optimizer:
         few = FEW | (FEW_WIDE if self.config.word_dimension >= WIDE else {})
         return rows < few[kind] * ids
 
+    def _rest(self, kept: float) -> Rest:
+        """Return how a row rests of whose weights an iteration leaves a share; Adagrad's decays."""
+        if self.config.optimizer == "adagrad":
+            return Rest(_log(kept), None, None)
+        return Rest(_log(kept), _log(B1 / B2**0.5 / kept), still_to_move(kept))
+
     def _factor(self, path: Any, scalars: Scalars) -> Any:
         """Return the learning rate of a parameter over that of most."""
         return scalars.pretrained_factor if self._is_pretrained(path) else 1
@@ -295,11 +301,6 @@ def _initial(
 ) -> tuple[Any, Touched]:
     touched = {kind: jnp.zeros(count, jnp.int32) for kind, count in rows}
     return _transform(is_adagrad, 0.0 if decays else None, 0.0).init(parameters), touched
-
-
-def rest(kept: float) -> Rest:
-    """Return how a row rests of whose weights an iteration leaves a share."""
-    return Rest(_log(kept), _log(B1 / B2**0.5 / kept), still_to_move(kept))
 
 
 def _log(base: float) -> np.float32:

@@ -26,9 +26,9 @@ class Rest(NamedTuple):
     kept: Any
     """float32: logarithm of the share of its weights that an iteration leaves."""
     shrinks: Any
-    """float32: logarithm of ``r / q``."""
+    """float32: logarithm of ``r / q``; None of Adagrad."""
     ahead: Any
-    """float32[iterations]: ``A(t)``."""
+    """float32[iterations]: ``A(t)``; None of Adagrad."""
 
 
 class Scalars(NamedTuple):
@@ -41,9 +41,9 @@ class Scalars(NamedTuple):
     """uint32."""
     weight_decay: Any
     rates: Mapping[str, Rate]
-    """Of dropout, by setting."""
+    """Rates of dropout, by setting."""
     rests: Mapping[bool, Rest]
-    """Of rows of tables that are updated by row; of pretrained ones under True."""
+    """How rows of tables rest that are updated by row; pretrained ones under True."""
 
 
 class TrainState(NamedTuple):

@@ -43,7 +43,7 @@ them with others, so that as arguments they would change the last bits of every 
 
 @dataclass(frozen=True)
 class Structure:
-    """What programs depend on beside the shapes of their arguments."""
+    """All that programs depend on beside the shapes of their arguments."""
 
     settings: str
     towers: nnx.GraphDef[Towers]
@@ -147,7 +147,10 @@ class Trainer:
 
     def __post_init__(self) -> None:
         scalars = self.optimizer.scalars()
-        self.scalars = scalars._replace(rests=self.layout.replicate(scalars.rests))
+        # On one device they are moved once, not with each step.
+        rests = self.layout.replicate(scalars.rests)
+        is_alone = self.layout.size == 1
+        self.scalars = jax.device_put(scalars) if is_alone else scalars._replace(rests=rests)
         chosen = ((kind, getattr(self.config, kind)) for kind in BUILT_IN)
         self._is_shared = all(name in BUILT_IN[kind] for kind, name in chosen)
         self._program = program_of(Structure.of(self)) if self._is_shared else Program(self)

@@ -11,7 +11,7 @@ from ncfbench.catalog.presets import PORTFOLIO
 
 
 def cells(recalls):
-    """Of each data set the recalls of some candidates after 1 and 10 seconds."""
+    """Recalls of candidates after 1 and 10 seconds, by data set."""
     return [
         {"cell": f"{dataset}/{name}", "seconds": [1.0, 10.0], "validation": [*both]}
         for dataset, own in recalls.items()

@@ -18,7 +18,6 @@ from ncfbench.errors import UsageError
 from ncfbench.models.histories import Histories
 from ncfbench.models.towers import Towers
 from ncfbench.sampling.batch import Listed, negative_ids
-from ncfbench.training import step
 from ncfbench.training.probe import Probe
 from ncfbench.training.step import Trainer
 
@@ -146,8 +145,6 @@ def test_a_planted_leak(tiny, monkeypatch, leaks):
     rng = np.random.default_rng(0)
     users = np.arange(tiny.n_users, dtype=np.int32)
     dataset = with_links(tiny, users, rng.integers(0, 20, tiny.n_users).astype(np.int32))
-    # A program of its own: that of the other case has other towers.
-    monkeypatch.setattr(step, "program_of", lambda structure: step.Program(structure.trainer))
     made = Made(dataset, sampler="ns", loss="softmax", user_l2=0.0, item_dropout=0.0)
     if leaks:
         whole = Towers.users

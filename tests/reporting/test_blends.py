@@ -14,28 +14,38 @@ from ncfbench.storage import schemas, tables
 ERRORS = (0.003, 0.004)
 
 
-def write_blend(folder, recall, weight=0.7):
-    """A run of recall 0.53 and its blend, over two users and items."""
+def write_blend(folder, recall, apart=0.05):
+    """A run of recall 0.53 and its blend, whose two users are so far from the mean."""
     run = write_run(folder, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS)
     row = dict.fromkeys(schemas.BLEND.names) | {"floor": "ridge", "iteration": 200}
     for of in ("test", "validation"):
-        row |= {f"{of}_user_recalls": [recall - 0.05, recall + 0.05]}
-        row |= {f"{of}_item_shares": [recall / 2 - 0.08, recall / 2 + 0.08]}
+        row |= {f"{of}_user_recalls": [recall - apart, recall + apart]}
+        row |= {f"{of}_item_shares": [recall / 400] * 400}
     recalls = dict.fromkeys(["test_recall_at_50", "validation_recall_at_50"], recall)
-    blend.write(run, row | recalls | {"weight": weight})
+    blend.write(run, row | recalls | {"weight": 0.7})
 
 
 @pytest.mark.parametrize(
-    ("recall", "begins"),
+    ("recall", "apart", "begins"),
     [
-        (0.55, "Ridge regression reaches 0.540 in 1 s without training, ns alone 0.530 (-0.010 "),
-        (0.54, "Training is not clearly worth it, by these runs: ridge regression reaches 0.540"),
+        (
+            0.70,
+            0.04,
+            "Ridge regression reaches 0.540 in 1 s without training, ns alone 0.530 (-0.010 ",
+        ),
+        (
+            0.55,
+            0.14,
+            "Training is not clearly worth it, by these runs: ridge regression reaches 0.540",
+        ),
     ],
 )
-def test_what_is_above_the_floor_is_no_reason_against_training(tmp_path, recall, begins):
-    """By 0.010 with an error of 0.029, and by nothing."""
-    write_blend(tmp_path, recall)
-    own: dict[str, Any] = {"test_user_recalls": [0.5, 0.58], "test_item_shares": [0.25, 0.29]}
+def test_what_is_clearly_above_the_floor_is_no_reason_against_training(
+    tmp_path, recall, apart, begins
+):
+    """Its users are as far apart as the floor's, or farther."""
+    write_blend(tmp_path, recall, apart)
+    own: dict[str, Any] = {"test_user_recalls": [0.5, 0.58], "test_item_shares": [0.54 / 400] * 400}
     floors = [floor_row("ridge", 0.54, 1.0, **own)]
     tables.write_rows(tmp_path / FILE, floors, schemas.FLOOR)
     (answer,) = collect(tmp_path, tmp_path).answered["answers"]

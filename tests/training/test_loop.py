@@ -8,6 +8,7 @@ from ncfbench.errors import CheckFailedError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.training import loop as timed
 from ncfbench.training.loop import IN_FLIGHT, TimedLoop
+from ncfbench.training.step import program_of
 
 
 def loop_for(dataset, *, slots=110, **settings):
@@ -52,6 +53,9 @@ def test_any_other_compilation_is_an_error(tiny):
         loop.full_block(4)
         loop.content = DeviceContent(loop.content.tokens[:, :4], loop.content.lengths)
         with pytest.raises(CheckFailedError, match="compiled during timed work"):
+            loop.step_block()
+        with pytest.raises(CheckFailedError, match="compiled during timed work"):
+            loop.content = DeviceContent(loop.content.tokens[:, :3], loop.content.lengths)
             loop.full_block(3)
 
 
@@ -95,6 +99,7 @@ def test_a_large_state_is_not_copied_to_compile(tiny, monkeypatch):
     """Memory may hold no second state; the losses are the same, and no step is compiled twice."""
     with loop_for(tiny) as loop:
         expected = loop.full_block(7)
+    program_of.cache_clear()
     monkeypatch.setattr(timed, "LARGE_STATE", 0)
     monkeypatch.setattr(timed, "copy_state", None)
     with loop_for(tiny) as loop:

@@ -99,9 +99,19 @@ def test_every_combination_lowers_the_probe(tiny, sampler, loss, encoder):
     assert probe(state.parameters) < 0.97 * before
 
 
-def test_runs_that_differ_in_numbers_share_a_program(tiny):
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"encoder": "bow"},
+        {"encoder": "bow", "optimizer": "row-adam"},
+        {"encoder": "bow", "optimizer": "adagrad", "user_tower": "history"},
+        {"encoder": "cnn"},
+    ],
+    ids=lambda more: "-".join(more.values()),
+)
+def test_runs_that_differ_in_numbers_share_a_program(tiny, more):
     """It trains each as a program of its own does, to the last bit; others have another one."""
-    small = {"sampler": "ns", "loss": "softmax", "encoder": "bow", "batch_size": 48}
+    small = {"sampler": "ns", "loss": "softmax", "batch_size": 48} | more
     first = Trial(tiny, settings(**small, weight_decay=0.1, word_dropout=0.4))
     first.trainer.step(copy_state(first.state), first.batch(0, 150), first.content)
     numbers = {"learning_rate": 0.03, "weight_decay": 0.5, "word_dropout": 0.2, "seed": 3}

@@ -1,4 +1,4 @@
-"""What to deploy: the floor, the trained arm or both, with the command that writes it."""
+"""Deployment: the floor, the trained arm or both, with the command that writes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIDENCE = ("high", "fair", "low")
 
 
 class Part(NamedTuple):
-    """What could be deployed: ``floor``, ``trained`` or ``both``.
+    """One of the things to deploy: ``floor``, ``trained`` or ``both``.
 
     Attributes:
         words: of ``ncfbench export``.
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """What validation links recommend, and the lines of the block that begins an answer."""
+    """The choice of the validation links, and the lines of the block that begins an answer."""
 
     part: Part
     command: str
