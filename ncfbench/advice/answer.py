@@ -101,7 +101,8 @@ def make_answer(
         _unranked(question, entrant, [Run.of(record) for record in records[entrant.name]], dataset)
         for entrant in state.entrants
     ]
-    ranked, level = rank_soonest(unranked)
+    repeated = [arm.name for arm in unranked if _is_repeated(arm.measured)]
+    ranked, level = rank_soonest(unranked, repeated)
     removed, by_chance = dataset.manifest.get("removed", {}), chance(dataset, "validation")
     return RaceAnswer(
         config=question.base,
@@ -135,6 +136,11 @@ def _unranked(
         measured=measured,
         learned_at=learned_at(runs[0], dataset) if timed else None,
     )
+
+
+def _is_repeated(measured: Runs) -> bool:
+    """Return whether an entrant has more than one seed that was evaluated."""
+    return sum(math.isfinite(curve.level) for curve in measured.curves.values()) > 1
 
 
 def _left(entrant: Candidate, *, has_run: bool) -> str:

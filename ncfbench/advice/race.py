@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
+
 from ncfbench.advice.answer import learned_at
 from ncfbench.advice.candidate_runs import CandidateRuns
 from ncfbench.advice.candidates import Candidate, Status
@@ -27,15 +29,16 @@ from ncfbench.errors import NcfbenchError
 from ncfbench.racing.rule import Arm, Curve, Decision, decide, is_settled
 from ncfbench.racing.rungs import FINALISTS, Plan, arms_of_rungs, plan_rungs
 from ncfbench.reporting.ranked import curve_of
-from ncfbench.timing.ranking import NEAR, SHARE, soonest
 
 NEWCOMERS = 6
 """Most candidates of a wave."""
-LEAST_SEED = 1 / 4
-"""Share of the last clock that a second seed must have time for."""
-RESTED = NEAR
-"""Share of its best metric that a leader at rest had after half of its training: arms within it are
-told apart by time.
+AFTER_TOP, LEAST_SEED = 1.25, 1 / 2
+"""Times the clock at which the first seeds were best that further seeds train, and the share of
+that for which there must be time.
+"""
+RESTED = 0.985
+"""Share of its best metric that a leader at rest had after half of its training, and that one of a
+wave must be able to reach.
 """
 LEAST_REST = 1 / 60
 """Share of the budget that a leader trains before it counts as at rest: where recall is noisy, it
@@ -51,8 +54,8 @@ rates and large dimensions learn late (docs/advice.md).
 """
 SEEDED = 2
 """Best candidates that get a second seed: what is recommended, and the next one."""
-SEED_SHARE = 0.15
-"""Share of the budget that waves leave for the second seed."""
+SEED_SHARE = 0.3
+"""Share of the budget that waves leave for the second seeds."""
 TRAINING_SHARE = 0.4
 """Share of the budget that waves leave to train the best on, where the leader still learns."""
 
@@ -249,7 +252,7 @@ class Race:
         keep = math.ceil(len(racing) / 2) if target < self.state.clock else len(racing)
         for place, each in enumerate(racing):
             curve, reason = arms[each.name].curve, f"place {place + 1} of {len(racing)} in a wave"
-            if curve.best(self.state.clock) > NEAR * ahead.level:
+            if curve.best(self.state.clock) > RESTED * ahead.level:
                 reason = "cannot come near its leader"
             elif place < keep:
                 continue
@@ -257,37 +260,32 @@ class Race:
         return [each for each in racing if each.status is Status.RACING]
 
     def _train_seed(self) -> None:
-        if all(arm.learned_at is None for arm in self._arms().values()):
+        arms = self._arms()
+        if all(arm.learned_at is None for arm in arms.values()):
             return
-        finalists = self._finalists()
-        finalists = finalists[: self._seeds_in_time(finalists)]
+        order = sorted(self.state.racing, key=lambda each: arms[each.name].curve.level)
+        finalists = order[:SEEDED]
+        tops = (_top_clock(arms[each.name].curve) for each in finalists)
+        target = min(AFTER_TOP * max(tops), self.state.clock)
+        finalists = finalists[: self._seeds_in_time(finalists, target)]
         if not finalists:
             return
         for candidate in finalists:
             candidate.seeds = [0, 1]
         self.progress.say(f"Seed 2 of {', '.join(each.name for each in finalists)}.")
-        self.runs.train(finalists, 1, self.state.clock)
+        self.runs.train(finalists, 1, target)
         self.runs.keep()
 
-    def _finalists(self) -> list[Candidate]:
-        """Return who gets a second seed, the recommended one first."""
-        curves = {name: arm.curve for name, arm in self._arms().items()}
-        tops = {name: -curve.level for name, curve in curves.items()}
-        level = -SHARE * max(tops.values())
-        times = {name: curve.time_to(level) for name, curve in curves.items()}
-        seconds = {name: math.inf if at is None else at for name, at in times.items()}
-        order: list[str] = []
-        while tops and len(order) < SEEDED:
-            order.append(soonest(tops, seconds))
-            del tops[order[-1]]
-        return [each for name in order for each in self.state.racing if each.name == name]
-
-    def _seeds_in_time(self, finalists: Sequence[Candidate]) -> int:
+    def _seeds_in_time(self, finalists: Sequence[Candidate], target: float) -> int:
         """Return the number of finalists whose further runs there is time for."""
         paces = (self.runs.pace([each]) for each in finalists)
-        share = LEAST_SEED * self.state.clock
+        share = LEAST_SEED * target
         takes = accumulate(pace.opening + pace.training * share + pace.saving for pace in paces)
         return sum(seconds <= self.clock.left for seconds in takes)
+
+
+def _top_clock(curve: Curve) -> float:
+    return curve.seconds[int(np.argmin(curve.losses))]
 
 
 def rests(curve: Curve) -> bool:

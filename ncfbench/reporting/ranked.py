@@ -2,7 +2,8 @@
 
 The arm is recommended that is the soonest of those with about the best quality
 (:func:`ncfbench.timing.ranking.soonest`). Where all arms have some seeds, evaluated alike, the mean
-over these decides, else the first seeds: others may have trained for less. How many times sooner it
+over these decides, else the first seeds: others may have trained for less. In a race the arms that
+were repeated are compared among themselves. How many times sooner it
 is than another arm is the ratio of their times to one level within a seed. Its interval assumes a
 spread of seeds (:func:`ncfbench.timing.intervals.with_assumed_spread`), and the noise of the
 machine's times is added.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
@@ -109,11 +110,15 @@ class Runs:
         return Ratio(**vars(with_assumed_spread(logs, noises, self.spread)))
 
     def mean(self, seeds: Sequence[int]) -> Curve:
-        """Return the mean of the curves of some seeds, which were evaluated alike."""
+        """Return the mean of the curves of some seeds, as far as the shortest goes: linear between
+        the evaluations of each.
+        """
         curves = [self.curves[seed] for seed in seeds]
-        losses = np.mean([curve.losses for curve in curves], axis=0).tolist()
+        end = min(curve.iterations[-1] for curve in curves)
+        moments = sorted({at for curve in curves for at in curve.iterations if at <= end})
+        losses = [np.interp(moments, curve.iterations, curve.losses) for curve in curves]
         seconds = statistics.fmean(curve.full_iteration_seconds for curve in curves)
-        return Curve(curves[0].iterations, losses, seconds)
+        return Curve(moments, np.mean(losses, axis=0).tolist(), seconds)
 
     def times_to(self, level: float) -> dict[int, float]:
         """Return the seconds to a level, those of the features included, of each seed that reached
@@ -194,9 +199,15 @@ class RankedArm(ArmResult):
 Arm = TypeVar("Arm", bound=RankedArm)
 
 
-def rank_soonest(arms: Sequence[Arm]) -> tuple[list[Arm], float | None]:
+def rank_soonest(
+    arms: Sequence[Arm], finalists: Collection[str] = ()
+) -> tuple[list[Arm], float | None]:
     """Return the arms with how they stand to the one that ranks best soonest, and the level that
     decides; None where no arm was evaluated and is known to be better than chance.
+
+    Args:
+        finalists: arms with further seeds, of which one is recommended, by the seeds they share; by
+            default all are.
     """
     able = {
         index: arm
@@ -208,9 +219,10 @@ def rank_soonest(arms: Sequence[Arm]) -> tuple[list[Arm], float | None]:
             replace(arm, status="undecided") if arm.status == "tied" else arm for arm in arms
         ]
         return undecided, None
-    seeds = _shared_seeds([arm.measured for arm in able.values()])
-    able = {index: replace(arm, seeds=seeds) for index, arm in able.items()}
-    tops = {index: -arm.level for index, arm in able.items()}
+    chosen = [index for index, arm in able.items() if arm.name in finalists] or [*able]
+    seeds = _shared_seeds([able[index].measured for index in chosen], alike=not finalists)
+    able.update({index: replace(able[index], seeds=seeds) for index in chosen})
+    tops = {index: -able[index].level for index in chosen}
     level = -ranking.SHARE * max(tops.values())
     able = {index: arm.to_level(level) for index, arm in able.items()}
     seconds = {
@@ -304,8 +316,12 @@ def times_to_level(one: Runs, other: Runs, level: float) -> Ratio | None:
     return one.ratio(other, logs)
 
 
-def _shared_seeds(arms: Sequence[Runs]) -> tuple[int, ...]:
-    """Return the seeds that all arms have, if each arm evaluated them alike; else none."""
+def _shared_seeds(arms: Sequence[Runs], *, alike: bool) -> tuple[int, ...]:
+    """Return the seeds that all arms have; none if they have to be, and are not, evaluated alike in
+    all arms.
+    """
     shared = sorted(set.intersection(*(set(arm.curves) for arm in arms)))
+    if not alike:
+        return tuple(shared)
     moments = [{tuple(arm.curves[seed].iterations) for seed in shared} for arm in arms]
     return tuple(shared) if all(len(own) == 1 for own in moments) else ()

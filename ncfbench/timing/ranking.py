@@ -16,7 +16,7 @@ ONE_SEED_FACTOR = math.exp(NORMAL_QUANTILE * math.sqrt(2) * LOSS_SPREAD.deviatio
 """Two arms with one seed each cannot be told apart if their times to a loss differ by less."""
 SHARE = 0.95
 """Share of the best quality whose time decides between arms that end about alike, and:"""
-NEAR = 0.985
+NEAR = 0.995
 """Share of the best quality from which on an arm ends about like the best one."""
 Name = TypeVar("Name", bound=Hashable)
 

@@ -28,7 +28,7 @@ def write_three(folder, floor=0.35, **more):
         off = 0.01 * (1 - 2 * seed)  # of the two seeds, which cancels in the mean
         for loss, sampler, recalls, ms in (
             ("softmax", "ns", [0, 0.2 + off, 0.3 + off, 0.4 + off], 10),
-            ("sg", "strat-ns", [0, 0.3 + off, 0.39 + off, 0.395 + off], 5),
+            ("sg", "strat-ns", [0, 0.3 + off, 0.39 + off, 0.399 + off], 5),
             ("sg", "iid", [0, 0.1, 0.2, 0.3], 40),
         ):
             losses = [9, 5, 4, 3]
@@ -39,7 +39,7 @@ def write_three(folder, floor=0.35, **more):
 
 
 def test_the_soonest_of_about_the_best_is_recommended(tmp_path):
-    """strat-ns ends within 1.5 % of the best, and is at 0.38 after 100 + 8/9 of 100 iterations."""
+    """strat-ns ends within half a percent of the best, and is at 0.38 after 100 + 8/9 of 100 iterations."""
     results = write_three(tmp_path)
     (found,) = results.overall
     assert found.best.config.sampler == "strat-ns"

@@ -11,7 +11,8 @@ from ncfbench.reporting.answers import Answer, Caveat
 from ncfbench.reporting.arms import ArmRecall
 from ncfbench.reporting.floors import arm_beside
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.quality import RECALL, Quality
+from ncfbench.reporting.frames import Run
+from ncfbench.reporting.quality import RECALL, Quality, reported_row, validation_recall
 
 DOUBTS = (
     *("little_training", "busy", "untried", "undecided", "still_falling", "seeds", "one_seed"),
@@ -72,8 +73,8 @@ def deployment(
     own = None if arm is None else arm.judged("test")
     if arm is None or own is None:
         return None
-    first = next(iter(arm.runs.values()))
-    run = shown(first.folder)
+    best = max(arm.runs.values(), key=_on_validation)
+    run = shown(best.folder)
     parts = [Part("trained", arm.name, [run, "vectors"], own.validation, arm.reported)]
     floors = sorted(answer.floors, key=lambda floor: -(floor.recall_on("validation") or 0.0))[:1]
     for floor in floors:
@@ -91,10 +92,10 @@ def deployment(
     data_dir = locations.get("--data-dir")
     more = ["--top", "50", *(["--data-dir", data_dir] if data_dir else [])]
     command = shlex.join(["ncfbench", "export", *chosen.words, *more])
-    if chosen.what != "floor" and not (first.folder / "checkpoints").exists():
+    if chosen.what != "floor" and not (best.folder / "checkpoints").exists():
         command += "  # once it is trained again: its checkpoints are not here"
     elif chosen.what != "floor" and len(own.recalls) > 1:
-        command += f"  # the first of {len(own.recalls)} seeds"
+        command += f"  # by validation the best of {len(own.recalls)} seeds"
     chances = [floor.chance_on("test") for floor in floors]
     chance = "".join(f" (chance {chance:.3f})" for chance in chances if chance is not None)
     others = "; ".join(f"{part.name} {part.text}{part.note}" for part in parts if part != chosen)
@@ -106,6 +107,11 @@ def deployment(
         _confidence([*caveats, *_few(answer, own)]),
     ]
     return Deployment(chosen, command, lines)
+
+
+def _on_validation(run: Run) -> float:
+    row = reported_row(run)
+    return (None if row is None else validation_recall(row)) or 0.0
 
 
 def _few(answer: Answer, own: ArmRecall) -> list[Caveat]:
