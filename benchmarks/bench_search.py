@@ -225,6 +225,7 @@ def compare(reference: Mapping[str, Any], answer: Mapping[str, Any]) -> Found:
         "name": answer["name"],
         "mean_validation": answer["mean_validation"],
         "verdict": answer["deploy"]["what"] + " (not worth training)" * against,
+        "deployed_validation": answer["deploy"]["validation_recall"],
         "deployed_recall": answer["deploy"]["recall"],
         "training_share": answer["training_seconds"] / answer["spent_seconds"],
         "headline": answer["headline"],

@@ -57,7 +57,11 @@ class Deployment(NamedTuple):
         quality = self.part.quality
         recall = None if quality is None else quality.values[RECALL]
         named = {"what": self.part.what, "name": self.part.name, "command": self.command}
-        return named | {"recall": recall, "lines": self.lines}
+        return named | {
+            "validation_recall": self.part.validation,
+            "recall": recall,
+            "lines": self.lines,
+        }
 
 
 def deployment(
