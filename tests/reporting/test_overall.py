@@ -39,7 +39,7 @@ def write_three(folder, floor=0.35, **more):
 
 
 def test_the_soonest_of_about_the_best_is_recommended(tmp_path):
-    """strat-ns is within half a percent of the best, and at 0.38 after 100 + 8/9 of 100 iterations."""
+    """strat-ns is within half a percent of the best, and sooner at 0.38."""
     results = write_three(tmp_path)
     (found,) = results.overall
     assert found.best.config.sampler == "strat-ns"
