@@ -88,7 +88,7 @@ class FirstField:
             for size in range(len(order), min(fewest, len(order)) - 1, -1):
                 left = clock.left - needs(order[:size], 1)
                 pace = runs.pace(order[:size])
-                plan = plan_rungs(left, state.first_clock, size, pace, seeds=1)
+                plan = plan_rungs(left, state.first_clock, size, pace)
                 if plan is not None and plan.horizon >= growth * state.first_clock:
                     state.entrants += order[1:size]
                     state.pool, state.horizon = list(order[size:]), plan.horizon

@@ -26,16 +26,12 @@ from ncfbench.advice.field import FirstField
 from ncfbench.advice.question import Question
 from ncfbench.advice.search import Search
 from ncfbench.errors import NcfbenchError
-from ncfbench.racing.rule import Arm, Curve, Decision, decide, is_settled
-from ncfbench.racing.rungs import FINALISTS, Plan, arms_of_rungs, plan_rungs
+from ncfbench.racing.rule import Arm, Curve, Decision, decide
+from ncfbench.racing.rungs import Plan, arms_of_rungs, plan_rungs
 from ncfbench.reporting.ranked import curve_of
 
 NEWCOMERS = 6
 """Most candidates of a wave."""
-AFTER_TOP, LEAST_SEED = 1.25, 1 / 2
-"""Times the clock at which the first seeds were best that further seeds train, and the share of
-that for which there must be time.
-"""
 RESTED = 0.985
 """Share of its best metric that a leader at rest had after half of its training, and that one of a
 wave must be able to reach.
@@ -55,7 +51,7 @@ rates and large dimensions learn late (docs/advice.md).
 SEEDED = 2
 """Best candidates that get a second seed: what is recommended, and the next one."""
 SEED_SHARE = 0.3
-"""Share of the budget that waves leave for the second seeds."""
+"""Share of the budget that is kept for second seeds."""
 TRAINING_SHARE = 0.4
 """Share of the budget that waves leave to train the best on, where the leader still learns."""
 
@@ -103,23 +99,18 @@ class Race:
         if not arms:
             first = state.entrants[0]
             raise NcfbenchError(f"No candidate is left. {first.name} {first.reason}")
-        # A second seed of arms that have learned nothing, or of a leader that is about to be
-        # overtaken, would show nothing: they train on.
-        seeds = 2 if is_settled(arms) else 1
-        plan = self._plan(seeds)
+        plan = self._plan()
         state.horizon = plan.horizon if plan else clock
-        keep = len(arms)  # without time for anything more nobody leaves for want of it
-        if plan is not None:
-            keep = arms_of_rungs(len(arms), 2)[1] if plan.clocks else FINALISTS
+        # Without time for a rung more nobody leaves for want of it.
+        keep = arms_of_rungs(len(arms), 2)[1] if plan else len(arms)
         decision = decide(arms, state.horizon, keep)
         for candidate in state.racing:
             if candidate.name in decision.dropped:
                 reason = f"after {clock:.3g} s: {decision.dropped[candidate.name]}"
                 self.runs.leave(candidate, reason)
-        plan = self._plan(seeds) if plan else None
-        is_last = plan is None or not plan.clocks or self.runs.are_done(state.racing)
-        self._say_rung(arms, decision, None if plan is None or is_last else plan.horizon)
-        return None if plan is None or is_last else plan.clocks[0]
+        plan = None if plan is None or self.runs.are_done(state.racing) else self._plan()
+        self._say_rung(arms, decision, plan.horizon if plan else None)
+        return plan.clocks[0] if plan else None
 
     def _say_rung(self, arms: Mapping[str, Arm], decision: Decision, horizon: float | None) -> None:
         leads = f"{decision.leader} leads"
@@ -144,19 +135,22 @@ class Race:
         if self._is_at_rest():
             return None
         if target is None and not self.runs.are_done(self.state.racing):
-            return self._next_rung(SEED_SHARE * self.clock.budget_seconds)
+            return self._next_rung()
         return target
 
-    def _next_rung(self, kept: float = 0.0) -> float | None:
-        """Return the clock of one more rung; None where there is no time but what is kept."""
-        plan = self._plan(1, kept)
-        return plan.clocks[0] if plan is not None and plan.clocks else None
+    def _next_rung(self) -> float | None:
+        """Return the clock of one more rung; None where there is no time for it."""
+        plan = self._plan()
+        return plan.clocks[0] if plan else None
 
-    def _plan(self, seeds: int, kept: float = 0.0) -> Plan | None:
-        """Plan the rest, less some seconds that are kept."""
-        seconds, racing = self.clock.left - kept, self.state.racing
-        pace = self.runs.pace(racing)
-        return plan_rungs(seconds, self.state.clock, len(racing), pace, seeds=seeds)
+    def _plan(self) -> Plan | None:
+        """Plan the rest, less what is kept for second seeds."""
+        seconds, racing = self.clock.left - self._kept, self.state.racing
+        return plan_rungs(seconds, self.state.clock, len(racing), self.runs.pace(racing))
+
+    @property
+    def _kept(self) -> float:
+        return SEED_SHARE * self.clock.budget_seconds
 
     def _arms(self) -> dict[str, Arm]:
         """Return the arms in the race; one that time did not suffice to begin leaves."""
@@ -266,21 +260,19 @@ class Race:
         order = sorted(self.state.racing, key=lambda each: arms[each.name].curve.level)
         finalists = order[:SEEDED]
         tops = (_top_clock(arms[each.name].curve) for each in finalists)
-        target = min(AFTER_TOP * max(tops), self.state.clock)
-        finalists = finalists[: self._seeds_in_time(finalists, target)]
+        finalists = finalists[: self._seeds_in_time(finalists, max(tops))]
         if not finalists:
             return
         for candidate in finalists:
             candidate.seeds = [0, 1]
         self.progress.say(f"Seed 2 of {', '.join(each.name for each in finalists)}.")
-        self.runs.train(finalists, 1, target)
+        self.runs.train(finalists, 1, self.state.clock)
         self.runs.keep()
 
-    def _seeds_in_time(self, finalists: Sequence[Candidate], target: float) -> int:
-        """Return the number of finalists whose further runs there is time for."""
+    def _seeds_in_time(self, finalists: Sequence[Candidate], least: float) -> int:
+        """Return the number of finalists with time for a further run of some seconds at least."""
         paces = (self.runs.pace([each]) for each in finalists)
-        share = LEAST_SEED * target
-        takes = accumulate(pace.opening + pace.training * share + pace.saving for pace in paces)
+        takes = accumulate(pace.opening + pace.training * least + pace.saving for pace in paces)
         return sum(seconds <= self.clock.left for seconds in takes)
 
 

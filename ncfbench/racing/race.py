@@ -111,7 +111,7 @@ class Race:
             )
             raise CheckFailedError(f"No arm printed a metric. {first.name}: {why}")
         clock = self._first_clock()
-        while (plan := self._admit(clock)) is not None and plan.clocks:
+        while (plan := self._admit(clock)) is not None:
             clock = plan.clocks[0]
             self._train(self.active, clock)
             self._judge(clock)
@@ -275,9 +275,7 @@ class Race:
         finalists = self.question.finalists(self._stayed)
         repeats = LATER * (self.question.seeds - 1) * self._seconds_of(finalists)
         left -= repeats if repeats < MOST_REPEATS * left else 0.0
-        return plan_rungs(
-            left, clock, len(active), pace, seeds=1, finalists=FINALISTS, wanted_growth=GROWTH
-        )
+        return plan_rungs(left, clock, len(active), pace, finalists=FINALISTS, wanted_growth=GROWTH)
 
     def _left_at(self, clock: float) -> float:
         """Return the seconds left once all have trained to a clock."""
@@ -313,7 +311,7 @@ class Race:
         leader, dropped = found
         self._leave(dropped, clock)
         left = len(dropped)
-        rest = f"on to {three_digits(plan.horizon)} s" if plan and plan.clocks else "last rung"
+        rest = f"on to {three_digits(plan.horizon)} s" if plan else "last rung"
         leave = f"{left} leave, " if left else ""
         self.say(
             f"{self.spent:.0f} s: trained {three_digits(clock)} s each, {leader} leads;"

@@ -143,17 +143,6 @@ def can_win(arm: Arm, leader: Arm, horizon: float) -> bool:
     return catches_up or curve.best(horizon) <= ahead.worst(horizon) + ahead.noise
 
 
-def is_settled(arms: Mapping[str, Arm]) -> bool:
-    """Return whether the lowest arm is expected to be the lowest one too when the clock has
-    doubled.
-
-    While it is not, training on says more than a further seed. Arms that have not learned anything
-    do not count.
-    """
-    able = _able(arms)
-    return bool(able) and min(able, key=lambda name: able[name].level) in _rising(arms)
-
-
 def _able(arms: Mapping[str, Arm]) -> dict[str, Curve]:
     return {name: arm.curve for name, arm in arms.items() if arm.learned_at is not None}
 

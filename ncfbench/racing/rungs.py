@@ -35,14 +35,15 @@ class Plan:
     """The rest of a race.
 
     Attributes:
-        clocks: at which its rungs end; none where only seeds are left to train.
-        horizon: clock of the finalists at the end.
-        seeds: of each finalist.
+        clocks: at which its rungs end; at least one.
     """
 
     clocks: Sequence[float]
-    horizon: float
-    seeds: int
+
+    @property
+    def horizon(self) -> float:
+        """Clock of the finalists at the end."""
+        return self.clocks[-1]
 
 
 def arms_of_rungs(arms: int, rungs: int, finalists: int = FINALISTS) -> list[int]:
@@ -56,34 +57,27 @@ def plan_rungs(
     arms: int,
     pace: Pace,
     *,
-    seeds: int,
     finalists: int = FINALISTS,
     wanted_growth: float = GROWTH,
 ) -> Plan | None:
-    """Plan the rest of a race; None if there is time neither for one rung nor for one seed more.
+    """Plan the rest of a race; None if there is no time for a rung.
 
     Of all numbers of rungs the one is chosen whose clock grows most nearly as wanted from rung to
-    rung and which uses the time up. More seeds of the finalists, which train from the start
-    to the last clock, come at the end, and go before further rungs.
+    rung and which uses the time up.
 
     Args:
         seconds: wall time left.
         clock: training clock of the arms now, above 0.
-        seeds: wanted seeds of each finalist.
     """
-    for wanted in range(max(seeds, 1), 0, -1):
-        plans = []
-        for rungs in range(1, MOST_RUNGS + 1):
-            growth = _growth(seconds, clock, arms, pace, wanted, rungs, finalists)
-            if growth is not None:
-                plans.append((abs(math.log(growth / wanted_growth)), rungs, growth))
-        if plans:
-            _, rungs, growth = min(plans)
-            clocks = [clock * growth**rung for rung in range(1, rungs + 1)]
-            return Plan(clocks, clocks[-1], wanted)
-        if wanted > 1 and wall_seconds([], clock, arms, pace, wanted, finalists) <= seconds:
-            return Plan((), clock, wanted)
-    return None
+    plans = []
+    for rungs in range(1, MOST_RUNGS + 1):
+        growth = _growth(seconds, clock, arms, pace, rungs, finalists)
+        if growth is not None:
+            plans.append((abs(math.log(growth / wanted_growth)), rungs, growth))
+    if not plans:
+        return None
+    _, rungs, growth = min(plans)
+    return Plan([clock * growth**rung for rung in range(1, rungs + 1)])
 
 
 def wall_seconds(
@@ -91,26 +85,24 @@ def wall_seconds(
     clock: float,
     arms: int,
     pace: Pace,
-    seeds: int,
     finalists: int = FINALISTS,
 ) -> float:
-    """Return what rungs take that end at these clocks, with the seeds of the finalists."""
+    """Return what rungs take that end at these clocks."""
     total, before = 0.0, clock
     for count, end in zip(arms_of_rungs(arms, len(clocks), finalists), clocks, strict=True):
         total += count * (pace.training * (end - before) + pace.saving)
         before = end
-    more = (seeds - 1) * min(arms, finalists)
-    return total + more * (pace.opening + pace.training * before + pace.saving)
+    return total
 
 
 def _growth(
-    seconds: float, clock: float, arms: int, pace: Pace, seeds: int, rungs: int, finalists: int
+    seconds: float, clock: float, arms: int, pace: Pace, rungs: int, finalists: int
 ) -> float | None:
     """Return the growth with which some rungs use the time up; None if it is out of bounds."""
 
     def needs(growth: float) -> float:
         clocks = [clock * growth**rung for rung in range(1, rungs + 1)]
-        return wall_seconds(clocks, clock, arms, pace, seeds, finalists)
+        return wall_seconds(clocks, clock, arms, pace, finalists)
 
     low, high = GROWTHS
     if needs(low) > seconds:
