@@ -49,9 +49,13 @@ BEGINS = 1 / 4
 rates and large dimensions learn late (docs/advice.md).
 """
 SEEDED = 2
-"""Best candidates that get a second seed: what is recommended, and the next one."""
+"""Best candidates that get further seeds, of which one is recommended."""
 SEED_SHARE = 0.3
-"""Share of the budget that is kept for second seeds."""
+"""Share of the budget that is kept for further seeds."""
+AFTER_TOP = 1.25
+"""Times the clock at which the first seeds were best that further ones train."""
+MOST_SEEDS = 5
+"""Seeds of each finalist at most."""
 TRAINING_SHARE = 0.4
 """Share of the budget that waves leave to train the best on, where the leader still learns."""
 
@@ -87,7 +91,7 @@ class Race:
             while target is not None:
                 self.runs.train(self.state.racing, 0, target)
                 target = self._after_rung(self._end_rung(target))
-            self._train_seed()
+            self._train_seeds()
         self.state.is_over = True
 
     def _end_rung(self, clock: float) -> float | None:
@@ -144,7 +148,7 @@ class Race:
         return plan.clocks[0] if plan else None
 
     def _plan(self) -> Plan | None:
-        """Plan the rest, less what is kept for second seeds."""
+        """Plan the rest, less what is kept for further seeds."""
         seconds, racing = self.clock.left - self._kept, self.state.racing
         return plan_rungs(seconds, self.state.clock, len(racing), self.runs.pace(racing))
 
@@ -178,8 +182,13 @@ class Race:
         return None if best is None else (best, arms[best.name])
 
     def _is_at_rest(self) -> bool:
-        leader, least = self._leader(), LEAST_REST * self.clock.budget_seconds
-        return leader is not None and leader[1].curve.clock >= least and rests(leader[1].curve)
+        """Return whether the leader is at rest, and all others too: one that learns late may pass
+        it.
+        """
+        least, curves = LEAST_REST * self.clock.budget_seconds, []
+        for arm in self._arms().values():
+            curves += [] if arm.learned_at is None else [arm.curve]
+        return bool(curves) and all(each.clock >= least and rests(each) for each in curves)
 
     @property
     def _is_late(self) -> bool:
@@ -253,21 +262,24 @@ class Race:
             self.runs.leave(each, f"after {curve.clock:.3g} s: {reason}")
         return [each for each in racing if each.status is Status.RACING]
 
-    def _train_seed(self) -> None:
+    def _train_seeds(self) -> None:
+        """Train further seeds of the two best while there is time."""
         arms = self._arms()
         if all(arm.learned_at is None for arm in arms.values()):
             return
         order = sorted(self.state.racing, key=lambda each: arms[each.name].curve.level)
         finalists = order[:SEEDED]
         tops = (_top_clock(arms[each.name].curve) for each in finalists)
-        finalists = finalists[: self._seeds_in_time(finalists, max(tops))]
-        if not finalists:
-            return
-        for candidate in finalists:
-            candidate.seeds = [0, 1]
-        self.progress.say(f"Seed 2 of {', '.join(each.name for each in finalists)}.")
-        self.runs.train(finalists, 1, self.state.clock)
-        self.runs.keep()
+        target = min(AFTER_TOP * max(tops), self.state.clock)
+        for seed in range(1, MOST_SEEDS):
+            finalists = finalists[: self._seeds_in_time(finalists, target)]
+            if not finalists:
+                return
+            for candidate in finalists:
+                candidate.seeds = [*candidate.seeds, seed]
+            self.progress.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
+            self.runs.train(finalists, seed, target)
+            self.runs.keep()
 
     def _seeds_in_time(self, finalists: Sequence[Candidate], least: float) -> int:
         """Return the number of finalists with time for a further run of some seconds at least."""
