@@ -12,8 +12,8 @@ from ncfbench.advice.candidates import Candidate, State, Status
 from ncfbench.advice.question import Question
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
+from ncfbench.reporting.answers import Answer, kept_chance
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.overall import Overall, kept_chance
 from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import COMPARED, n_ranked
@@ -30,7 +30,7 @@ class RacedArm(RankedArm):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RaceAnswer(Overall):
+class RaceAnswer(Answer):
     """The answer of a race, about all entrants.
 
     Attributes:
@@ -108,7 +108,6 @@ def make_answer(
         config=question.base,
         data_fingerprint=state.fingerprint,
         data_label="",
-        settings="",
         arms=sorted((arm.with_quality() for arm in ranked), key=lambda arm: arm.place),
         target=level,
         question=question,
@@ -116,7 +115,9 @@ def make_answer(
         metric=question.metric,
         chance=chance(dataset, "test"),
         learned_above=by_chance,
-        split_chance=kept_chance(unranked, question.column),
+        split_chance=kept_chance(
+            (run for arm in unranked for run in arm.runs.values()), question.column
+        ),
         budget_seconds=budget_seconds,
         sample_users=dataset.n_users if removed.get("users_not_drawn") else None,
     )

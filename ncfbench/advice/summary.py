@@ -17,7 +17,7 @@ from ncfbench.reporting.answers import Caveat
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.table import Table
-from ncfbench.reporting.views import overall
+from ncfbench.reporting.views import answers
 from ncfbench.reporting.views.deploy import deployment
 from ncfbench.reporting.views.sentences import busy_caveats, floor_caveats
 from ncfbench.runs.arms import Variant
@@ -32,7 +32,7 @@ def headline(answer: RaceAnswer) -> str:
     """Return the answer in one paragraph."""
     users = answer.sample_users
     sample = f"All this on a sample of {users:,} users." if users else ""
-    return f"{overall.headline(answer, _no_choice(answer))} {sample}".strip()
+    return f"{answers.headline(answer, _no_choice(answer))} {sample}".strip()
 
 
 def caveats(answer: RaceAnswer) -> list[Caveat]:
@@ -49,7 +49,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
         found.append(Caveat("seeds", text))
         text = f"Intervals of times assume that {best.measured.spread.text}."
         found.append(Caveat("assumed_spread", text))
-        found += overall.rest_caveats(answer, best)
+        found += answers.rest_caveats(answer, best)
     if answer.undecided:
         text = f"{counted(answer.undecided, 'candidate')} left before they could be told from it."
         found.append(Caveat("undecided", text))
@@ -93,7 +93,7 @@ def next_steps(
 
 def answer_tables(answer: RaceAnswer) -> list[Table]:
     """Return the tables of an answer, those with rows."""
-    return [table for table in [overall.worth_table(answer)] if table.rows]
+    return [table for table in [answers.worth_table(answer)] if table.rows]
 
 
 def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "dataset": question.base.dataset,
         "data_fingerprint": state.fingerprint,
         "tried": {name: list(values) for name, values in question.tried.items()},
-        **overall.facts(answer),
+        **answers.facts(answer),
         "budget_seconds": answer.budget_seconds,
         "spent_seconds": state.spent_seconds,
         "training_seconds": answer.training_seconds,
@@ -174,7 +174,7 @@ def _row(answer: RaceAnswer, arm: RacedArm) -> dict[str, Any]:
         "iterations": summary.get("iterations"),
         "epochs": summary.get("epochs"),
         "times_slower_expected": arm.expected if is_expected else None,
-        **overall.arm_facts(arm),
+        **answers.arm_facts(arm),
         "config": json.dumps(config.to_dict(), sort_keys=True),
         "data_fingerprint": answer.state.fingerprint,
     }

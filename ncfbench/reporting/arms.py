@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.reporting.frames import Run, common_rows
-from ncfbench.reporting.labels import unusual_settings
 from ncfbench.reporting.quality import (
     RECALL,
     Quality,
@@ -25,15 +23,10 @@ from ncfbench.reporting.quality import (
     validation_recall,
 )
 from ncfbench.runs import evaluations
-from ncfbench.runs.arms import ARM_SETTINGS, Variant
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import Evaluation, comparable
 from ncfbench.timing import speedups
-from ncfbench.timing.intervals import Estimate
-from ncfbench.timing.speedups import AtTarget
 
-NAMED = {"batch_size", "learning_rate", "item_block"}
-"""Settings with words of their own in the name of an arm."""
 TEST_RECALL, VALIDATION_RECALL = f"test_{RECALL}", f"validation_{RECALL}"
 NDCG = "ndcg_at_50"
 
@@ -90,15 +83,12 @@ class ArmRecall:
 
 @dataclass(frozen=True)
 class ArmResult:
-    """An arm of an answer: a sampler with its settings, batch size and learning rate.
+    """An arm of an answer: a model, a loss and a sampler with their settings.
 
     Attributes:
-        runs: its rows of the frame ``arms``, by seed; with targets where the answer has them.
-        is_baseline: True if speedups are measured against its sampler.
+        runs: its rows of the frame ``arms``, by seed.
         status: how it stands beside the best of the answer.
-        sooner: how many times sooner than the baseline it reaches the target; None without a target
-            or a common seed.
-        iterations, seconds: means to the target over those seeds; None if some never reached it.
+        iterations, seconds: to the level that decides; None if it never came there.
         reported: quality at the epoch that each seed reports, which is that of the arm wherever one
             number stands for it; None where some seed was not evaluated.
     """
@@ -106,9 +96,7 @@ class ArmResult:
     name: str
     config: RunConfig
     runs: Mapping[int, Run]
-    is_baseline: bool = False
-    status: str = "no target"
-    sooner: AtTarget | None = None
+    status: str = "tied"
     iterations: float | None = None
     seconds: float | None = None
     reported: Quality | None = None
@@ -149,11 +137,6 @@ class ArmResult:
         """Largest spread of the times of a run's blocks."""
         spreads = (speedups.spread(run.timing, "full") for run in self.runs.values())
         return max((spread or 0.0 for spread in spreads), default=0.0)
-
-    @property
-    def profile_ratio(self) -> Estimate | None:
-        """How many times shorter its iterations are by the profile that says how long they are."""
-        return next(iter(self.runs.values())).profile_ratio
 
     @property
     def epoch(self) -> float | None:
@@ -204,46 +187,3 @@ class ArmResult:
     def means(self, column: str) -> list[tuple[float, float]]:
         """Return a column of :meth:`rows`, the mean over seeds."""
         return [(seconds, mean(row[column] for row in rows)) for seconds, rows in self.rows(column)]
-
-
-def arms_of(runs: Sequence[Run], baseline: str) -> tuple[list[ArmResult], int]:
-    """Return the arms with their runs, and the number of runs that a longer one of their arm and
-    seed replaces.
-
-    Runs of one arm agree in all settings but the seed and the epochs.
-
-    Args:
-        baseline: the sampler that speedups are measured against.
-    """
-    arms: dict[tuple[Variant, tuple[tuple[str, Any], ...]], dict[int, Run]] = {}
-    for run in runs:
-        config = run.config
-        by_seed = arms.setdefault((run.variant, tuple(_common(config).items())), {})
-        longest = by_seed.get(config.seed, run)
-        if run.summary["epochs"] >= longest.summary["epochs"]:
-            by_seed[config.seed] = run
-    values: dict[str, set[Any]] = {}
-    for _, common in arms:
-        for name, value in common:
-            values.setdefault(name, set()).add(value)
-    different = {name for name, present in values.items() if len(present) > 1}
-    results = []
-    for (variant, _), by_seed in arms.items():
-        config = next(iter(by_seed.values())).config
-        unusual = unusual_settings(config).items()
-        parts = [
-            find_sampler(variant.sampler).title,
-            f"b={config.batch_size}" if "batch_size" in different else "",
-            variant.note(config.encoder),
-            f"lr={config.learning_rate:g}" if "learning_rate" in different else "",
-            f"blocks of {config.item_block}" if config.item_block else "",
-            *(f"{name}={value}" for name, value in unusual if name in different - NAMED),
-        ]
-        name = " ".join(filter(None, parts))
-        results.append(ArmResult(name, config, by_seed, variant.sampler == baseline))
-    return results, len(runs) - sum(map(len, arms.values()))
-
-
-def _common(config: RunConfig) -> dict[str, Any]:
-    left_out = {*ARM_SETTINGS, *config.sampler_settings, "epochs"}
-    return {name: value for name, value in config.to_dict().items() if name not in left_out}

@@ -57,7 +57,7 @@ class BlendResult:
     rows: Sequence[Row]
     of: str = "this run"
     epoch: float | None = None
-    items = iteration_seconds = iterations = sooner = total_seconds = None
+    total_seconds = None
     status = "both"
 
     @property

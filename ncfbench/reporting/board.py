@@ -12,9 +12,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.labels import choices_label, choices_of, data_headings
-from ncfbench.reporting.overall import Overall
 from ncfbench.reporting.ranked import RankedArm
 
 TARGET = 0.97
@@ -45,7 +45,7 @@ class Board:
     split: str
 
 
-def find_board(answers: Sequence[Overall]) -> Board | None:
+def find_board(answers: Sequence[Answer]) -> Board | None:
     """Return the board of the answers about several data sets; None of fewer than two, where they
     are not judged alike, or where fewer than two contestants have arms on all of them. Data sets on
     which no arm is known to be better than chance are left out.
@@ -102,14 +102,14 @@ def _settings(arm: RankedArm) -> dict[str, object]:
     return {name: value for name, value in choices if name != "learning_rate"}
 
 
-def _seconds_to(one: RankedArm | FloorResult, answer: Overall, level: float) -> float:
+def _seconds_to(one: RankedArm | FloorResult, answer: Answer, level: float) -> float:
     if isinstance(one, FloorResult):
         return one.seconds if _quality(one, answer) >= level else math.inf
     at = one.curve.time_to(-level) if _quality(one, answer) else None
     return math.inf if at is None else one.measured.feature_seconds + at
 
 
-def _quality(one: RankedArm | FloorResult, answer: Overall) -> float:
+def _quality(one: RankedArm | FloorResult, answer: Answer) -> float:
     """Return what ranking is judged by; 0 of an arm without times, or with a diverged seed."""
     if isinstance(one, FloorResult):
         column = f"{answer.split}_{answer.metric.replace('@', '_at_')}"

@@ -48,7 +48,7 @@ class FloorResult:
     """
 
     row: Mapping[str, Any]
-    items = iteration_seconds = iterations = sooner = epoch = None
+    epoch = None
     status = "floor"
 
     @property

@@ -28,8 +28,6 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 Arms: TypeAlias = "Mapping[Variant, Mapping[int, Run]]"
 """Rows of a group by arm and seed."""
-Rule = Callable[[speedups.Arm, speedups.Arm], float]
-"""Returns the target of an arm and its baseline from the probes of both, of one seed."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,10 +37,6 @@ class Run(RunRecord):
     Attributes:
         data_label: name of the data set in its manifest, which tells a stand-in from the original.
         chosen_baseline: the sampler that speedups are measured against; None: the loss's own.
-        profile_ratio: how many times shorter its iterations are than the baseline's by the profile
-            that says how long they are; None where the run's own times count.
-        is_unprofiled: True where a profile gives the times of what it compares with, and not its
-            own.
         baseline: the arm of the baseline; None before :func:`with_baselines`, or where none fits.
         base: the baseline's run of this seed; None before :func:`with_targets`.
         target: probe loss that both are to come down to.
@@ -51,8 +45,6 @@ class Run(RunRecord):
 
     data_label: str = ""
     chosen_baseline: str | None = None
-    profile_ratio: Estimate | None = None
-    is_unprofiled: bool = False
     baseline: Variant | None = None
     base: Run | None = None
     target: float | None = None
@@ -79,11 +71,6 @@ class Run(RunRecord):
         return float(self.summary["full_iteration_seconds"])
 
     @property
-    def seconds_source(self) -> str:
-        """The origin of its times: ``run`` or ``profile``."""
-        return "run" if self.profile_ratio is None else "profile"
-
-    @property
     def is_timed(self) -> bool:
         """True if it is known how long its iterations are."""
         return self.summary["full_iteration_seconds"] is not None
@@ -92,6 +79,10 @@ class Run(RunRecord):
     def has_diverged(self) -> bool:
         """True if its loss was no longer finite."""
         return bool(self.summary["status"] == "diverged")
+
+    def evaluated(self, column: str) -> bool:
+        """Return whether some probe of its curve has a column."""
+        return any(row[column] is not None for row in self.curve)
 
     @cached_property
     def probes(self) -> speedups.Arm:
@@ -262,27 +253,15 @@ def _baseline_of(variant: Variant, run: Run, arms: Iterable[Variant]) -> Variant
     return None
 
 
-def smallest_of_baseline(own: speedups.Arm, base: speedups.Arm) -> float:
-    """Return the target of a report: the smallest loss of the baseline of that seed."""
-    return min(base.losses)
-
-
-def latest_common_level(own: speedups.Arm, base: speedups.Arm) -> float:
-    """Return the lowest loss that both have reached."""
-    return max(min(own.losses), min(base.losses))
-
-
-def with_targets(
-    runs: Mapping[int, Run], bases: Mapping[int, Run], rule: Rule = smallest_of_baseline
-) -> dict[int, Run]:
+def with_targets(runs: Mapping[int, Run], bases: Mapping[int, Run]) -> dict[int, Run]:
     """Return the runs of the seeds that the baseline has too, by seed, beside the baseline's run
-    and with the target, where both have probes.
+    and with its smallest loss as the target, where both have probes.
     """
     found = {}
     for seed in sorted(runs.keys() & bases.keys()):
         run, base = runs[seed], bases[seed]
         has_probes = bool(run.curve and base.curve)
-        target = rule(run.probes, base.probes) if has_probes else None
+        target = min(base.probes.losses) if has_probes else None
         reached = run.iterations_to(target)
         found[seed] = replace(run, base=base, target=target, iterations_to_target=reached)
     return found
@@ -325,7 +304,6 @@ ARMS: Mapping[str, tuple[pa.DataType, Callable[[Run], Any]]] = {
     "item_slots": (pa.float64(), lambda run: run.summary["item_slots"]),
     "iteration_seconds": (pa.float64(), lambda run: run.summary["full_iteration_seconds"]),
     "feature_seconds": (pa.float64(), lambda run: run.feature_seconds),
-    "seconds_source": (pa.string(), lambda run: run.seconds_source),
     "smallest_probe_loss": (pa.float64(), lambda run: min(run.probes.losses, default=None)),
     "baseline_run": (pa.string(), lambda run: run.base and run.base.name),
     "target": (pa.float64(), lambda run: run.target),

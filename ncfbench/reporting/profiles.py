@@ -9,25 +9,22 @@ times that of the profile's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ncfbench.paper.measures import estimate_of
-from ncfbench.reporting.frames import Run, with_baselines
+from ncfbench.reporting.frames import Run
 from ncfbench.reporting.labels import unusual_settings
 from ncfbench.reporting.rows import Comparison
 from ncfbench.runs.arms import COMPUTATION_SETTINGS, TIMELESS_SETTINGS, Variant, shared_settings
-from ncfbench.runs.folder import are_interleaved
 from ncfbench.timing.intervals import Estimate, product
-from ncfbench.timing.speedups import BUSY_SPREAD, ROUNDS_OF_INTERVALS, spread
+from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
 Row = Mapping[str, Any]
 PROFILES = ("settings", "data_fingerprint", "environment_key", "encoder", "loss", "batch_size")
 """Columns of the cost model that tell profiles apart."""
 NAMED = ("dataset", "encoder", "loss", "batch_size", "negatives")
 """Settings that stand in columns of their own."""
-TOGETHER = ["profile"]
-"""In place of the sessions of runs that took turns: a profile's samplers do."""
 
 
 @dataclass(frozen=True)
@@ -84,30 +81,6 @@ def find_profiled(
         able = [joined for each in comparisons if (joined := _join(each, profile)) is not None]
         profiled += [each for each in able if each.is_same] or able
     return profiled
-
-
-def with_profile_times(
-    groups: Sequence[Sequence[Run]], profiled: Sequence[ProfiledComparison]
-) -> list[Sequence[Run]]:
-    """Return the groups of runs; each whose own times are not to be trusted has those of the last
-    profile of its computation with enough rounds for an interval.
-
-    A run beside other programs, on another machine than its rivals, or at another time, needs as
-    many iterations as on a quiet one: only their length is another. Runs whose arms the profile
-    lacks are marked ``is_unprofiled``. Tables of the runs' own times keep these, with a mark.
-    """
-    last = {
-        each.runs[0].name: each
-        for each in profiled
-        if each.is_same and each.rounds >= ROUNDS_OF_INTERVALS
-    }
-    return [_with_times_of(last[runs[0].name]) if runs[0].name in last else runs for runs in groups]
-
-
-def time_label(runs: Iterable[Run]) -> str:
-    """Return the label of an axis of training time, which says whose times these are."""
-    is_profiled = any(run.seconds_source == "profile" for run in runs)
-    return f"training time, s ({'by a profile' if is_profiled else 'full account'}, log scale)"
 
 
 def _join(comparison: Comparison, profile: Mapping[str, Row]) -> ProfiledComparison | None:
@@ -186,44 +159,3 @@ def _split(settings: Iterable[str]) -> tuple[dict[str, str], str]:
     computation = [f"{name}={words[name]}" for name in words if name in COMPUTATION_SETTINGS]
     objective = {name: words[name] for name in words if name not in COMPUTATION_SETTINGS}
     return objective, ", ".join(computation)
-
-
-def _with_times_of(profile: ProfiledComparison) -> Sequence[Run]:
-    """Return the runs with the times of a profile, or with their own where these are good."""
-    rows = {row["arm"]: row for row in profile.rows}
-    # Arms in the order of the profile's rows.
-    timed = [run for arm in rows for run in profile.runs if run.variant == arm]
-    if not _is_disturbed(timed):
-        return profile.runs
-    others = [
-        replace(run.without_target(), is_unprofiled=True)
-        for run in profile.runs
-        if run.variant not in rows
-    ]
-    key = profile.environment_key
-    return [*with_baselines(_with_length(run, rows[run.variant], key) for run in timed), *others]
-
-
-def _is_disturbed(runs: Sequence[Run]) -> bool:
-    """Return whether something else was at work beside some run, or machines differ, or runs of a
-    seed took no turns: a machine's speed changes from day to day.
-    """
-    first = {run.config.seed: run for run in reversed(runs)}
-    return (
-        len({run.environment["key"] for run in runs}) > 1
-        or any((spread(run.timing, "full") or 0.0) >= BUSY_SPREAD for run in runs)
-        or not all(are_interleaved(run, first[run.config.seed]) for run in runs)
-    )
-
-
-def _with_length(run: Run, row: Row, environment_key: str) -> Run:
-    seconds = row["seconds"]
-    times = {"full_iteration_seconds": seconds, "step_iteration_seconds": None}
-    return replace(
-        run,
-        summary={**run.summary, **times},
-        curve=[probe | {"train_seconds": probe["iteration"] * seconds} for probe in run.curve],
-        timing=[],
-        environment={**run.environment, "key": environment_key, "interleaved": TOGETHER},
-        profile_ratio=row["per_iteration"],
-    )

@@ -30,21 +30,13 @@ from ncfbench.reporting.board import Board, find_board
 from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
-from ncfbench.reporting.overall import Overall, find_overall
-from ncfbench.reporting.profiles import ProfiledComparison, find_profiled, with_profile_times
+from ncfbench.reporting.profiles import ProfiledComparison, find_profiled
 from ncfbench.reporting.rows import Comparison, compare
 from ncfbench.reporting.selection import check_baseline, left_out, select, wanted_values
 from ncfbench.reporting.table import Table, in_section
-from ncfbench.reporting.views.answer_rows import as_rows as answer_rows
-from ncfbench.reporting.views.answers import (
-    answer_tables,
-    quality_tables,
-    ranking_tables,
-)
+from ncfbench.reporting.views.answers import answer_tables, arms_tables, as_rows, quality_tables
 from ncfbench.reporting.views.board import as_row as board_row
 from ncfbench.reporting.views.board import board_tables
-from ncfbench.reporting.views.overall import as_rows as overall_rows
-from ncfbench.reporting.views.overall import overall_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.reporting.views.results import (
@@ -91,15 +83,8 @@ class Results:
 
     @cached_property
     def runs(self) -> list[Run]:
-        """The compared runs, with the targets of the answers."""
-        in_answers = {
-            run.name: run
-            for answer in self.answers
-            for arm in answer.arms
-            for run in arm.runs.values()
-        }
-        compared = (run for runs in self.groups for run in runs)
-        return [in_answers.get(run.name) or run.without_target() for run in compared]
+        """The compared runs."""
+        return [run for runs in self.groups for run in runs]
 
     @cached_property
     def arms(self) -> pa.Table:
@@ -135,18 +120,13 @@ class Results:
         """All tables of the runs, each with its section: ``answer``, ``main``, ``detail`` or
         ``paper``. The board has none; it is first where a sweep is reported.
         """
-        covered = {overall.data_fingerprint for overall in self.overall}
-        found = in_section("answer", overall_tables(self.overall, self.locations))
+        found = in_section("answer", answer_tables(self.answers, self.locations))
         board = board_tables(self.board)
         found = [*board, *found] if self.is_of_sweep else [*found, *board]
-        answers = answer_tables(self.answers, self.locations)
-        for answer, table in zip(self.answers, answers, strict=True):
-            is_covered = answer.data_fingerprint in covered
-            found += in_section("detail" if is_covered else "answer", [table])
         papers = [*speedup_tables(self.comparisons), *recall_tables(self.comparisons)]
         found += in_section("main", papers)
         details = [
-            *ranking_tables(self.answers),
+            *arms_tables(self.answers),
             *quality_tables(self.answers),
             *parts_tables(self.comparisons),
             *profiled_tables(self.profiled),
@@ -156,27 +136,17 @@ class Results:
         return [*found, *in_section("detail", details), *paper]
 
     @cached_property
-    def with_profiles(self) -> list[ProfiledComparison]:
-        """Comparisons whose iterations have the length that a profile beside them measured."""
-        return find_profiled(self.comparisons, self.beside.get("costmodel", []))
-
-    @cached_property
     def profiled(self) -> list[ProfiledComparison]:
-        """Comparisons with the times of a profile that have speedups over the baseline."""
-        return [each for each in self.with_profiles if each.has_totals]
-
-    @cached_property
-    def retimed(self) -> list[Sequence[Run]]:
-        """Comparisons with the times of profiles, where the runs' own are not to be trusted."""
-        return with_profile_times(self.groups, self.with_profiles)
+        """Comparisons whose iterations have the length that a profile beside them measured, and
+        that have speedups over the baseline.
+        """
+        found = find_profiled(self.comparisons, self.beside.get("costmodel", []))
+        return [each for each in found if each.has_totals]
 
     @cached_property
     def answers(self) -> list[Answer]:
-        """The answer of each data set, encoder and loss."""
-        found = find_answers(self.retimed)
-        return [
-            replace(answer, floors=self.floors.get(answer.data_fingerprint, ())) for answer in found
-        ]
+        """The answer of each data set whose runs have recall."""
+        return find_answers(self.groups, self.floors)
 
     @property
     def unfitted(self) -> list[str]:
@@ -186,23 +156,16 @@ class Results:
         return [*dict.fromkeys(run.config.dataset for run in runs)]
 
     @cached_property
-    def overall(self) -> list[Overall]:
-        """The answer of each data set whose runs differ in more than sampler."""
-        return find_overall(self.answers)
-
-    @cached_property
     def board(self) -> Board | None:
         """The contestants of several data sets beside each other."""
-        found = find_overall(self.answers, has_all=True)
-        return find_board(found)
+        return find_board(self.answers)
 
     @property
     def answered(self) -> dict[str, Any]:
         """The answers and the board as plain objects, for JSON."""
         return {
-            "overall": overall_rows(self.overall),
+            "answers": as_rows(self.answers, self.locations),
             "board": board_row(self.board),
-            "answers": answer_rows(self.answers, self.locations),
         }
 
     @cached_property
@@ -218,8 +181,8 @@ class Results:
         return beside_tables(self.comparisons, self.manifests)
 
     def sensitivity(self) -> Rows:
-        """Return speedups at every target, with the times that the figures have."""
-        return [row for runs in self.retimed for row in targets.sensitivity_rows(runs)]
+        """Return speedups at every target."""
+        return [row for runs in self.groups for row in targets.sensitivity_rows(runs)]
 
     @property
     def is_read_only(self) -> bool:

@@ -7,7 +7,7 @@ common, or a user of one evaluation. What units have in common cancels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from ncfbench.timing.intervals import LOSS_SPREAD, NORMAL_QUANTILE, Difference, paired
@@ -88,24 +88,6 @@ def tied_ratios(logs: Mapping[Name, Mapping[int, float]]) -> Ranking[Name]:
         name for name in ranking.unknown if behind(name) < math.log(ONE_SEED_FACTOR)
     )
     return ranking
-
-
-def most_wins(
-    names: Sequence[Name],
-    ahead: Callable[[Name, Name], float | None],
-    level: Callable[[Name], float],
-) -> Name:
-    """Return the arm that is ahead of most others; of equal ones that of the lowest level.
-
-    Args:
-        ahead: returns a number above 0 where the first arm is sooner; None where nothing tells.
-    """
-
-    def wins(name: Name) -> int:
-        leads = (ahead(name, other) for other in names if other != name)
-        return sum(lead is not None and lead > 0 for lead in leads)
-
-    return max(names, key=lambda name: (wins(name), -level(name)))
 
 
 def soonest(tops: Mapping[Name, float], seconds: Mapping[Name, float]) -> Name:

@@ -19,17 +19,12 @@ Draw = Callable[[], Drawing | None]
 def figures(results: Results) -> dict[str, Draw]:
     """Return what draws each figure of the runs and the answers, by name; one whose name is taken
     has a number after it.
-
-    Training time is that of a profile where the runs' own is not to be trusted.
     """
-    groups = results.groups
     found: dict[str, Draw] = {}
     for answer in results.answers:
         found[free_name(answer.named("answer"), found)] = partial(draw_answer, answer)
-    for runs, retimed in zip(groups, results.retimed, strict=True):
-        timed = [run for run in retimed if not run.is_unprofiled]
-        draw = partial(draw_targets, timed)
-        found[free_name(file_name("targets", runs[0]), found)] = draw
+    for runs in results.groups:
+        found[free_name(file_name("targets", runs[0]), found)] = partial(draw_targets, runs)
     return found
 
 

@@ -26,7 +26,6 @@ from ncfbench.reporting.figures.drawing import (
     thin,
 )
 from ncfbench.reporting.frames import Run, by_variant
-from ncfbench.reporting.profiles import time_label
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
 from ncfbench.runs.arms import Variant
 
@@ -39,7 +38,8 @@ BOUNDS = {"at_least": (r"$\uparrow$", "at least"), "at_most": (r"$\downarrow$", 
 
 
 def draw_answer(answer: Answer) -> Drawing | None:
-    """Draw probe loss and recall@50 against seconds of training, with the target and the floors.
+    """Draw the answer's measures against seconds of training, with the level that decides and the
+    floors.
 
     Means over seeds. Arms that are not among the first of
     :attr:`ncfbench.reporting.answers.Answer.main` are grey.
@@ -52,24 +52,24 @@ def draw_answer(answer: Answer) -> Drawing | None:
     figure = new_figure(9.5, 4.0)
     axes = figure.subplots(1, len(answer.measures), squeeze=False)[0]
     main = _main_styles(answer.main[:MOST_NAMED])
-    times = time_label(run for arm in answer.main for run in arm.runs.values())
-    if answer.feature_seconds:
-        times = times.replace("training time", "features and training")
+    what = "features and training" if answer.feature_seconds else "training time"
+    times = f"{what}, s (full account, log scale)"
     for axis, (measure, y_label) in zip(axes, answer.measures.items(), strict=True):
         for arm in reversed(answer.arms):
             _plot_arm(axis, arm, measure, main.get(arm.name), is_best=arm is answer.best)
         axis.set(xlabel=times, ylabel=y_label)
         axis.set_xscale("log")
         if measure == "probe_loss":
-            _finish_losses(axis, answer.arms, answer.target)
+            _finish_losses(axis, answer.arms)
         elif measure == TEST_RECALL:
             draw_floors(axis, answer.floors)
+        if measure == f"{answer.split}_{answer.metric.replace('@', '_at_')}" and answer.target:
+            axis.axhline(-answer.target, color=GREY, linewidth=0.8, linestyle="--")
         label_few(axis.xaxis)
         finish(axis)
     handles, labels = axes[0].get_legend_handles_labels()
     add_legend_below(figure, handles[::-1], labels[::-1])
-    title = f"{answer.asks}: {answer.subject}"
-    return entitle(figure, title, answer.data_label)
+    return entitle(figure, answer.title, answer.data_label)
 
 
 def draw_targets(runs: Sequence[Run]) -> Drawing | None:
@@ -113,9 +113,7 @@ def draw_targets(runs: Sequence[Run]) -> Drawing | None:
     return entitle(figure, title, runs[0].data_label)
 
 
-def _finish_losses(axis: Any, arms: Sequence[ArmResult], target: float | None) -> None:
-    if target is not None:
-        axis.axhline(target, color=GREY, linewidth=0.8, linestyle="--")
+def _finish_losses(axis: Any, arms: Sequence[ArmResult]) -> None:
     runs = [run for arm in arms for run in arm.runs.values()]
     if all(loss > 0 for run in runs for loss in run.probes.losses):
         axis.set_yscale("log")

@@ -1,19 +1,20 @@
-"""Answers as a paragraph and a table of 80 columns."""
+"""Answers as a paragraph, tables of 100 columns, and JSON."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain
+from typing import Any, TypeAlias
 
-from ncfbench.reporting.answers import BEST, Answer, Caveat
-from ncfbench.reporting.arms import ArmResult
+from ncfbench.reporting.answers import Answer, Caveat, reads, worth
 from ncfbench.reporting.blends import BlendResult
-from ncfbench.reporting.floors import FloorResult
-from ncfbench.reporting.formats import counted, estimate, three_digits
-from ncfbench.reporting.labels import flags
+from ncfbench.reporting.floors import FloorResult, Standing, arm_beside, standing
+from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.frames import grouped, interval_columns
+from ncfbench.reporting.labels import flags, seeds_label
 from ncfbench.reporting.quality import (
     COLD_USERS,
     EPOCH_NOTE,
@@ -22,91 +23,166 @@ from ncfbench.reporting.quality import (
     NEW_ITEMS,
     RECALL,
     Quality,
+    reported_row,
+    standard_error,
 )
-from ncfbench.reporting.table import Cell, Col, Style, Table
+from ncfbench.reporting.ranked import RankedArm
+from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.deploy import deployment
 from ncfbench.reporting.views.sentences import (
-    better_recall,
     busy_caveats,
-    cost_sentence,
     features_sentence,
     floor_caveats,
     one_seed_caveats,
     recall_sentence,
     tied_sentence,
 )
-from ncfbench.reporting.worth import floors_sentence
+from ncfbench.reporting.worth import floors_sentences
+from ncfbench.runs.folder import are_interleaved
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.timing.ranking import ONE_SEED_FACTOR
+from ncfbench.timing.ranking import SHARE
 
-STATUS_WORDS = {
-    "never": "not reached",
-    "diverged": "diverged",
-    "floor": "no training",
-    "both": "both",
-}
-TARGET = "target"
-"""Group of the columns that depend on the target; a table has its value instead."""
-PARTS = {COLD_USERS: "users without links", NEW_ITEMS: "new items", KNOWN_ITEMS: "known items"}
-MEASURES = {RECALL: "recall@50", "ndcg_at_50": "NDCG@50", "mrr": "MRR", **PARTS}
-"""Headings of the measures of an arm."""
-
-
-def _sooner(arm: ArmResult | FloorResult | BlendResult) -> Cell:
-    if arm.sooner is None or arm.sooner.total is None:
-        if arm.sooner is not None and (bound := arm.sooner.total_at_most) is not None:
-            return Cell(f"< {bound:.2f} ({arm.sooner.reached}/{arm.sooner.seeds})", "muted")
-        return Cell(STATUS_WORDS.get(arm.status, "-"), "muted")
-    return Cell(estimate(".2f")(arm.sooner.total), _style(arm))
-
-
-def _style(arm: ArmResult | FloorResult | BlendResult) -> Style:
-    return "best" if arm.status in BEST else "plain"
-
-
-COLUMNS = [
-    Col("arm", "name", style=_style, wraps=True),
-    Col("items", "items", ",.0f", group="a batch"),
-    Col("ms", "iteration_seconds", three_digits, scale=1e3, group="a batch"),
-    Col("its", "iterations", ",.0f", group=TARGET),
-    Col("s", "total_seconds", three_digits, group=TARGET),
-    Col("times sooner", _sooner, group=TARGET),
-    Col("recall@50", lambda arm: arm.reported and arm.reported.text(RECALL)),
-    Col("epoch", "epoch", ".3g"),
-]
-"""Columns of the table of an answer: a row is an :class:`ncfbench.reporting.arms.ArmResult`, or a
-:class:`ncfbench.reporting.floors.FloorResult` below them.
-"""
+AnswerRow: TypeAlias = RankedArm | FloorResult | BlendResult
+NUMBERS = ("learning_rate", "batch_size", "stratum_size")
+"""Settings of which an answer says that its value is the largest or the smallest that was tried."""
+BY_TEST = "Test links decided: some runs have no recall of validation links."
 NOT_INTERLEAVED = "Some runs did not take turns, so a change of the machine's speed counts."
 FLOORS_NOTE = "no training: s is for content, fit and the choice of a penalty."
+PARTS = {COLD_USERS: "users without links", NEW_ITEMS: "new items", KNOWN_ITEMS: "known items"}
+MEASURES = {
+    RECALL: "recall@50",
+    "recall_at_10": "recall@10",
+    "ndcg_at_50": "NDCG@50",
+    "mrr": "MRR",
+    **PARTS,
+}
+"""Headings of the measures of an arm."""
+NO_CHOICE = "No choice can be justified: no arm ranks clearly better than chance."
 
 
-def answer_columns(target: str) -> list[Col]:
-    """Return :data:`COLUMNS` with a heading of the target."""
-    return [replace(col, group=target) if col.group == TARGET else col for col in COLUMNS]
+def headline(answer: Answer, no_choice: str = NO_CHOICE) -> str:
+    """Return the answer in one paragraph.
+
+    Args:
+        no_choice: why no arm is recommended, where that is so.
+    """
+    falls = answer.is_still_falling
+    against, beside = floors_sentences(
+        answer.floors, answer.arms, answer.best, is_falling=falls, split=answer.judged_by
+    )
+    first, best = [no_choice, against], answer.best
+    if best is not None:
+        use = flags(best.config, of_model=True)
+        use = f"{against} If you train, use {use}." if against else f"Use {use}."
+        recall = recall_sentence(best.reported, answer.chance)
+        first = [use, _reach(answer, best), recall, tied_sentence(answer.ties)]
+    return " ".join(filter(None, [*first, beside, features_sentence(answer.feature_seconds)]))
+
+
+def caveats(answer: Answer) -> list[Caveat]:
+    """Return what an answer about finished runs rests on, and what speaks against it."""
+    best, found = answer.best, list(answer.reasons)
+    if best is None:
+        return found + floor_caveats(answer)
+    if {*best.deciding} != {seed for arm in answer.arms for seed in arm.runs}:
+        others = "not all arms have the other seeds, evaluated alike."
+        text = f"Decided by {seeds_label(best.deciding)}: {others}"
+        found.append(Caveat("seeds", text))
+    if len(answer.arms) == 1:
+        found.append(Caveat("one_arm", "No other arm was tried."))
+    else:
+        text = f"Intervals of times assume that {best.measured.spread.text}."
+        found.append(Caveat("assumed_spread", text))
+    found += [Caveat("decided_by_test", BY_TEST)] if answer.split == "test" else []
+    found += rest_caveats(answer, best)
+    if not all(are_interleaved(best.first, arm.first) for arm in answer.main if arm is not best):
+        found.append(Caveat("not_interleaved", NOT_INTERLEAVED))
+    return found + floor_caveats(answer) + busy_caveats(answer.spread)
+
+
+def rest_caveats(answer: Answer, best: RankedArm) -> list[Caveat]:
+    """Return whether the best arm came to rest, the error of what decided, and which of its numbers
+    are at an end of those that were tried.
+    """
+    epochs = best.first.summary["epochs"]
+    line = f"The best trained {three_digits(best.curve.clock)} s ({epochs:.3g} epochs), and its"
+    found = [Caveat("at_rest", f"{line} recall had about come to rest.")]
+    if answer.is_still_falling:
+        line += f" recall rose by {answer.fall:.0%} in the latter half:"
+        found = [Caveat("still_falling", f"{line} longer training may change the order.")]
+    row = reported_row(best.first)
+    error = standard_error([row], f"{answer.split}_{RECALL}") if row else None
+    if error is not None:
+        text = f"Recall of {answer.split} links, which decided, has a standard error of"
+        found.append(Caveat(f"{answer.split}_error", f"{text} {error:.3f}."))
+    return found + one_seed_caveats(answer) + _edges(answer, best)
+
+
+def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Table:
+    """Return the recommended arm, the best ones that differ from it in each choice, the floors and
+    blends. An arm that is the best one for several choices has one row.
+
+    Args:
+        notes: more sentences below it.
+    """
+    rows: list[tuple[str, AnswerRow]] = []
+    if answer.best is not None:
+        instead = grouped(worth(answer), lambda row: row.arm.name)
+        rows = [("the recommended", answer.best)]
+        for own in instead.values():
+            choices = (f"{row.choice} {row.value}".replace("_", " ") for row in own)
+            rows.append((", ".join(choices), own[0].arm))
+        rows += [(f"no training: {floor.row['floor']}", floor) for floor in answer.floors]
+        rows += [(f"both: {blend.floor.row['floor']} and it", blend) for blend in answer.blends]
+    level = _level(answer)
+    below = [
+        f"{level}: until a {answer.metric} of {answer.split} links that is {SHARE:g} of the"
+        " best; left: it left the race before.",
+        "with: the best arm with another value of each choice; where it is the best of several, all"
+        " stand in one row.",
+    ]
+    by_chance = {f"{answer.split} {answer.metric}": answer.split_chance}
+    by_chance |= {"test recall@50": answer.chance}
+    known = [f"{name} {chance:.3f}" for name, chance in by_chance.items() if chance is not None]
+    below += [f"By chance: {', '.join(known)}."] if known else []
+    if any(arm.reported for arm in answer.main):
+        below.append(f"{EPOCH_NOTE}. {ERROR}.")
+    below += [FLOORS_NOTE] if answer.floors else []
+    if (answer.chance or 0.0) >= 1:
+        below.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
+    cols = [Col("with", 0, wraps=True), *_columns(answer)]
+    name = answer.named("answer")
+    return Table.of(answer.title, cols, rows, [*below, *notes], name=name, lead=lead)
 
 
 def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[Table]:
-    """Return a table for each answer, its paragraph above it.
+    """Return the table of each answer about finished runs, above it what to deploy and its
+    paragraph.
 
     Args:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
-    firsts = {answer.data_fingerprint: answer for answer in reversed(answers)}.values()
-    return [
-        _answer_table(answer, locations, is_first=any(answer is first for first in firsts))
-        for answer in answers
-    ]
+    tables = []
+    for answer in answers:
+        reasons = caveats(answer)
+        notes = [caveat.sentence for caveat in reasons]
+        if len(answer.arms) == 1:
+            words = ["ncfbench", "advise", answer.config.dataset, *chain(*locations.items())]
+            notes += ["To let arms race for the best ranking:", shlex.join(words)]
+        found = deployment(answer, reasons, locations)
+        lead = "\n".join([*(found.lines if found else ()), headline(answer)])
+        tables.append(worth_table(answer, lead, notes))
+    return tables
 
 
-def ranking_tables(answers: Sequence[Answer]) -> list[Table]:
+def arms_tables(answers: Sequence[Answer]) -> list[Table]:
     """Return all arms of each answer whose own table leaves some out."""
     return [
         Table.of(
-            f"All arms, the soonest first: {answer.subject}",
-            answer_columns(_target(answer)),
-            answer.arms,
-            _recall_notes(answer, answer.arms),
+            f"All arms: {answer.config.dataset}, {answer.metric}",
+            [Col("arm", lambda row: row[1].name, wraps=True), *_columns(answer)],
+            [(arm.name, arm) for arm in answer.arms],
+            [f"{EPOCH_NOTE}. {ERROR}."],
             name=answer.named("arms"),
         )
         for answer in answers
@@ -120,7 +196,7 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
 
 
 def _evaluated(answer: Answer) -> list[tuple[str, Quality]]:
-    rows: list[ArmResult | BlendResult] = [*answer.main, *answer.blends]
+    rows: list[RankedArm | BlendResult] = [*answer.main, *answer.blends]
     return [(row.name, row.reported) for row in rows if row.reported]
 
 
@@ -142,7 +218,7 @@ def _quality_table(answer: Answer, arms: Sequence[tuple[str, Quality]]) -> Table
     if parts := [heading for name, heading in PARTS.items() if name in measures]:
         notes.append(f"{', '.join(parts)}: recall@50 of these alone.".capitalize())
     kind = "test links" if KNOWN_ITEMS in measures else "cold test items"
-    title = f"Quality on {kind}: {answer.subject}"
+    title = f"Quality on {kind}: {answer.config.dataset}"
     return Table.of(title, cols, arms, notes, name=answer.named("quality"))
 
 
@@ -150,168 +226,168 @@ def _measure(name: str, row: tuple[str, Quality]) -> str:
     return row[1].text(name)
 
 
-def headline(answer: Answer) -> str:
-    """Return the answer in one paragraph."""
-    best, baseline = answer.best, answer.baseline
-    if best is None or baseline is None or answer.target is None:
-        return paragraph(answer, [caveat.sentence for caveat in answer.reasons])
-    parts = [f"Use {flags(best.config)}."]
-    if best is baseline:
-        parts.append(
-            "It is the baseline itself, at its best: no other arm comes down to its loss sooner."
-        )
-    else:
-        parts += [_ratio(answer, best, baseline), _easier(answer, baseline)]
-        parts.append(cost_sentence(best, baseline))
-    chance = best.reported.values.get(f"{RECALL}_chance") if best.reported else None
-    return paragraph(answer, parts, None if baseline is best else baseline, chance)
-
-
-def paragraph(
-    answer: Answer,
-    first: Sequence[str],
-    baseline: ArmResult | None = None,
-    chance: float | None = None,
-    floors: str | None = None,
-) -> str:
-    """Return some sentences, and how the best arm ranks, beside a baseline, its ties and floors.
+def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return answers about finished runs as plain objects, for JSON; times in seconds.
 
     Args:
-        floors: the sentence on these; by default :func:`ncfbench.reporting.worth.floors_sentence`.
+        locations: as for :func:`answer_tables`.
     """
-    own = answer.best.reported if answer.best else None
-    parts = [*first, recall_sentence(own, baseline.reported if baseline else None, chance)]
-    parts.append(tied_sentence(answer.ties))
-    if floors is None:
-        falls = answer.is_still_falling
-        floors = floors_sentence(answer.floors, answer.arms, answer.best, is_falling=falls)
-    return " ".join(filter(None, [*parts, floors, features_sentence(answer.feature_seconds)]))
+    return [
+        {
+            "dataset": answer.config.dataset,
+            "data_fingerprint": answer.data_fingerprint,
+            "deploy": found and found.facts,
+            "headline": headline(answer),
+            "caveats": [caveat._asdict() for caveat in reasons],
+            **facts(answer),
+            "arms": [
+                {
+                    "arm": arm.name,
+                    "flags": flags(arm.config, of_model=True),
+                    "iterations_to_level": arm.iterations,
+                    "seconds_to_level": arm.total_seconds,
+                    "reported_epoch": arm.epoch if arm.has_run else None,
+                    **arm_facts(arm),
+                }
+                for arm in answer.arms
+            ],
+        }
+        for answer in answers
+        for reasons in [caveats(answer)]
+        for found in [deployment(answer, reasons, locations)]
+    ]
 
 
-def caveats(answer: Answer) -> list[Caveat]:
-    """Return what speaks against an answer, or why there is none."""
-    found = list(answer.reasons)
-    if answer.best is None:
-        return found + floor_caveats(answer)
-    of_one_seed = [caveat.sentence for caveat in one_seed_caveats(answer)]
-    if not answer.is_tie_known:
-        text = (
-            "Some arm has one seed: times that differ by less than a factor of"
-            f" {ONE_SEED_FACTOR:.1f} cannot be told apart."
-        )
-        of_one_seed.insert(0, text)
-    found += [Caveat("one_seed", " ".join(of_one_seed))] if of_one_seed else []
-    if answer.is_still_falling:
-        text = "The loss of the best arm was still falling: train longer."
-        found.append(Caveat("still_falling", text))
-    found += busy_caveats(answer.spread) + floor_caveats(answer)
-    if answer.rounds is not None:
-        count = sum(arm.profile_ratio is not None for arm in answer.arms)
-        of = f" of {count} of {len(answer.arms)} arms" if count < len(answer.arms) else ""
-        text = (
-            f"Iterations{of} are as long as in a profile of {answer.rounds} rounds beside the runs:"
-            " their own times were disturbed, of several machines, or not taken in turns."
-        )
-        found.append(Caveat("profile_times", text))
-    if not answer.is_interleaved:
-        found.append(Caveat("not_interleaved", NOT_INTERLEAVED))
-    if better := better_recall(answer.best, answer.arms):
-        found.append(Caveat("better_recall", f"{better}."))
+def facts(answer: Answer) -> dict[str, Any]:
+    """Return what JSON says of an answer about finished runs, and of that of a race."""
+    best = answer.best
+    return {
+        "metric": answer.metric,
+        "split": answer.split,
+        "judged_by": answer.judged_by,
+        "level": answer.target,
+        "recommended": best and best.name,
+        "flags": best and flags(best.config, of_model=True),
+        "tied": [arm.name for arm in answer.ties],
+        "feature_seconds": answer.feature_seconds,
+        "floors": floor_rows(answer),
+        "blends": [blend.facts for blend in answer.blends],
+        "worth": [
+            {
+                "choice": row.choice,
+                "value": row.value,
+                "entrant": row.arm.name,
+                "times_later": row.arm.expected if math.isfinite(row.arm.expected) else None,
+                "seconds": row.arm.total_seconds,
+                answer.split: -row.arm.level,
+                "status": row.arm.status,
+            }
+            for row in worth(answer)
+        ],
+    }
+
+
+def arm_facts(arm: RankedArm) -> dict[str, Any]:
+    """Return what JSON says of an arm's curves."""
+    has_run = arm.has_run
+    recalls = arm.reported.values if has_run and arm.reported else {}
+    return {
+        "status": arm.status,
+        "seeds": len(arm.measured.curves),
+        "clock_seconds": arm.curve.clock if has_run else None,
+        "learned_seconds": arm.learned_at,
+        "level": arm.level if math.isfinite(arm.level) else None,
+        "full_iteration_seconds": arm.iteration_seconds if has_run else None,
+        "item_slots": arm.items if has_run else None,
+        **interval_columns("times_slower", arm.behind),
+        "test_recall_at_50": recalls.get(RECALL),
+        "test_recall_at_50_error": recalls.get(f"{RECALL}_error"),
+        "runs": [run.name for run in arm.runs.values()],
+    }
+
+
+def floor_rows(answer: Answer) -> list[dict[str, Any]]:
+    """Return the floors as plain objects, each with how the arm stands to it that the answer's
+    sentence about floors is of.
+    """
+    split, rows = answer.judged_by, []
+    arm = arm_beside(answer.arms, answer.best, split)
+    own = arm and arm.judged(split)
+    for floor in answer.floors:
+        beside = standing(arm, floor, split) if arm else Standing("unknown")
+        stands = {
+            "best_arm": beside.word if arm else None,
+            "passed_after_seconds": beside.seconds,
+            "best_arm_ndcg_at_50": own.ndcg if own else None,
+        }
+        rows.append(floor.facts | stands | beside.difference)
+    return rows
+
+
+def _level(answer: Answer) -> str:
+    return f"s to {abs(answer.target or 0.0):.3g}"
+
+
+def _columns(answer: Answer) -> list[Col]:
+    """Return the columns of rows that are a name with an arm, a floor or a blend."""
+    return [
+        Col(_level(answer), lambda row: _reached(row[1])),
+        Col("s of training", lambda row: _trained(row[1]), three_digits),
+        Col(answer.split, lambda row: _judged(answer, row[1]), ".3f"),
+        Col("test recall@50", lambda row: row[1].reported and row[1].reported.text(RECALL)),
+        Col("epoch", lambda row: row[1].epoch, ".3g"),
+    ]
+
+
+def _reach(answer: Answer, best: RankedArm) -> str:
+    seconds = best.total_seconds
+    when = "at once" if seconds is None else f"in {three_digits(seconds)} s"
+    clock = three_digits(best.feature_seconds + best.curve.clock)
+    chance = "" if answer.split_chance is None else f" (chance: {answer.split_chance:.3f})"
+    level = f"{answer.metric} {abs(answer.target or 0.0):.3g} on {answer.split} links{chance}"
+    return (
+        f"It reaches {level} {when} ({SHARE:g} of the best that was reached), and"
+        f" {-best.level:.3g} within {clock} s."
+    )
+
+
+def _edges(answer: Answer, best: RankedArm) -> list[Caveat]:
+    """Return a caveat on each number of the best arm that is at an end of those that were tried
+    with its loss and sampler.
+    """
+    config, found = best.config, []
+    alike = [
+        arm.config
+        for arm in answer.arms
+        if arm.has_run and (arm.config.loss, arm.config.sampler) == (config.loss, config.sampler)
+    ]
+    for name in NUMBERS:
+        value, tried = getattr(config, name), {getattr(other, name) for other in alike}
+        if reads(best, name) and len(tried) > 1 and value in (min(tried), max(tried)):
+            end = "largest" if value == max(tried) else "smallest"
+            text = f"Its {name} is the {end} that was tried: a {end[:-3]}er one may be better."
+            found.append(Caveat(f"{end}_{name}", text))
     return found
 
 
-def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
-    """Return what speaks against an answer, a sentence each; of too few arms, how to race more."""
-    baselines = [arm.config for arm in answer.arms if arm.is_baseline]
-    if answer.best is None:
-        found = [caveat.sentence for caveat in floor_caveats(answer)]
-        if len(answer.arms) == 1 or not baselines:
-            words = ["ncfbench", "advise", answer.config.dataset, *chain(*locations.items())]
-            found += ["To let arms race for the best ranking:", shlex.join(words)]
-        return found
-    sentences = [caveat.sentence for caveat in caveats(answer)]
-    if len({(config.batch_size, config.learning_rate) for config in baselines}) == 1:
-        sentences.append(
-            "The baseline has one batch size and one learning rate; others may suit it better."
-        )
-    return sentences
+def _reached(arm: AnswerRow) -> str:
+    """Return the seconds to the level, or why there are none."""
+    if arm.total_seconds is not None:
+        return three_digits(arm.total_seconds)
+    words = {"left": "left", "both": "-"}
+    return words.get(arm.status, "never")
 
 
-def _answer_table(answer: Answer, locations: Mapping[str, str], *, is_first: bool) -> Table:
-    notes, main = trust(answer, locations), answer.main
-    if any(arm.sooner and arm.sooner.total_at_most for arm in main):
-        notes.append(
-            "<: some seed never came down to that loss, so the ratio is at most this; (seeds that"
-            " did)."
-        )
-    notes += _recall_notes(answer, main)
-    notes += [FLOORS_NOTE] if answer.floors else []
-    if more := len(answer.arms) - len(main):
-        notes.append(f"{counted(more, 'further arm')}: --table {answer.named('arms')}")
-    return Table.of(
-        f"{answer.asks}: {answer.subject}",
-        answer_columns(_target(answer)),
-        [*main, *answer.floors, *answer.blends],
-        notes,
-        lead=_lead(answer, locations) if is_first else headline(answer),
-        name=answer.named("answer"),
-    )
+def _judged(answer: Answer, arm: AnswerRow) -> float | None:
+    """Return the metric of the links that decide; None of a floor where that is no recall@50."""
+    if isinstance(arm, RankedArm):
+        return -arm.level
+    if answer.metric != Answer.metric:
+        return None
+    if isinstance(arm, BlendResult):
+        return arm.judged(answer.split).recall
+    return arm.recall_on(answer.split)
 
 
-def _lead(answer: Answer, locations: Mapping[str, str]) -> str:
-    """Return what to deploy, and the paragraph."""
-    found = deployment(answer, caveats(answer), locations)
-    return "\n".join([*(found.lines if found else ()), headline(answer)])
-
-
-def _target(answer: Answer) -> str:
-    return "to the target" if answer.target is None else f"to loss {answer.target:.4g}"
-
-
-def _recall_notes(answer: Answer, arms: Sequence[ArmResult]) -> list[str]:
-    known = [arm.reported for arm in arms if arm.reported is not None]
-    if not known:
-        return []
-    kinds = "; links to new and to known items together" * any(each.kinds for each in known)
-    note = f"its: iterations. {EPOCH_NOTE}{kinds}. {_chance(answer)}"
-    has_errors = any(each.error(RECALL) is not None for each in known)
-    return [note.rstrip(), *([f"{ERROR}."] if has_errors else [])]
-
-
-def _chance(answer: Answer) -> str:
-    levels = [arm.reported.values.get(f"{RECALL}_chance") for arm in answer.main if arm.reported]
-    chance = next((level for level in levels if level is not None), None)
-    if chance is None:
-        return ""
-    return f"By chance it is {chance:.3f}." if chance < 1 else f"{CERTAIN[0].upper()}{CERTAIN[1:]}"
-
-
-def _ratio(answer: Answer, best: ArmResult, baseline: ArmResult) -> str:
-    total = best.sooner.total if best.sooner else None
-    if total is None or best.seconds is None or baseline.seconds is None:
-        return ""
-    interval = ""
-    if total.lower is not None and total.upper is not None:
-        interval = f"95 %: {total.lower:.3g} to {total.upper:.3g}, "
-    which = "at its best, " if sum(arm.is_baseline for arm in answer.arms) > 1 else ""
-    training = " of training" if answer.feature_seconds else ""
-    return (
-        f"It comes down to the smallest loss of {baseline.name} ({which}{answer.target:.4g})"
-        f" {three_digits(total.value)} times sooner ({interval}{counted(total.seeds, 'seed')}): in"
-        f" {three_digits(best.seconds)} s instead of {three_digits(baseline.seconds)}{training}."
-    )
-
-
-def _easier(answer: Answer, baseline: ArmResult) -> str:
-    """Return how much sooner the best arm is at easier targets; nothing where that is unknown."""
-    names = {0.25: "a quarter", 0.5: "half"}
-    parts = [
-        f"{ratio.value:.3g} to that after {names[share]}"
-        for share, ratio in answer.easier(answer.best)
-    ]
-    if not parts:
-        return ""
-    parts[0] = parts[0].replace(
-        "to that after", f"times sooner to the loss that {baseline.name} has after"
-    )
-    return f"At easier targets it is {', and '.join(parts)} of those iterations."
+def _trained(arm: AnswerRow) -> float | None:
+    return arm.curve.clock if isinstance(arm, RankedArm) else None

@@ -123,8 +123,6 @@ def _few(answer: Answer, own: ArmRecall) -> list[Caveat]:
     found = []
     if len(own.recalls) == 1:
         found.append(Caveat("one_seed", "One seed: how much seeds differ is not known."))
-    if len(answer.arms) == 1:
-        found.append(Caveat("one_arm", "No other arm was tried."))
     return found
 
 

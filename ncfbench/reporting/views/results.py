@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.paper.printed import RECALL, Measure
+from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.quality import ERROR
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Table, sentence, slug
@@ -26,6 +28,7 @@ from ncfbench.reporting.views.layout import (
     no_mark,
     without_value,
 )
+from ncfbench.runs.arms import sampler_label
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
@@ -79,7 +82,8 @@ def speedup_tables(comparisons: Sequence[Comparison]) -> list[Table]:
         title = f"Speedup over {baseline}, {find_loss(loss).title} loss: {label_of(own)}"
         name = slug("speedup", loss, settings)
         columns.append(Column("n", loss, _seeds))
-        tables.append(arrange(title, own, rows, columns, notes, name=name))
+        table = arrange(title, own, rows, columns, notes, name=name)
+        tables.append(replace(table, lead=" ".join(filter(None, map(_soonest, own)))))
     return tables
 
 
@@ -126,6 +130,35 @@ def recall_tables(comparisons: Sequence[Comparison]) -> list[Table]:
         title = f"Recall@50 on {kind}: {label_of(own)}"
         tables.append(arrange(title, own, rows, columns, notes, name=slug("recall", settings)))
     return tables
+
+
+def _soonest(comparison: Comparison) -> str:
+    """Return which arm comes down to its baseline's smallest loss soonest; nothing where none has a
+    ratio of times that its machine does not disturb.
+    """
+    mark = marks(comparison.speedups)[1]
+    rows = [row for row in comparison.speedups if row.get("total_speedup") is not None]
+    rows = [row for row in rows if BUSY.sign not in mark(row)]
+    if len(rows) < 2:
+        return ""
+    best = max(rows, key=lambda row: float(row["total_speedup"]))
+    where = f"{comparison.config.dataset}, {find_encoder(comparison.config.encoder).title}"
+    label, baseline = _label(best), find_sampler(best["baseline"]).title
+    if best["status"] == "baseline":
+        return f"{where}: none is sooner than {label}."
+    ends = [best[f"total_speedup_{end}"] for end in ("lower", "upper")]
+    interval = "" if None in ends else f"95 %: {ends[0]:.3g} to {ends[1]:.3g}, "
+    ties = [_label(row) for row in rows if row is not best and "total_speedup" in row["tied"]]
+    return (
+        f"{where}: {label} comes down to the smallest loss of {baseline}"
+        f" {three_digits(best['total_speedup'])} times sooner"
+        f" ({interval}{counted(best['seeds'], 'seed')})"
+        f"{'; tied with it: ' if ties else ''}{', '.join(ties)}."
+    )
+
+
+def _label(row: Row) -> str:
+    return sampler_label(row["sampler"], row["variant"])
 
 
 def _reference_note(comparisons: Sequence[Comparison]) -> str:

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ncfbench.reporting.answers import Answer, Caveat
 from ncfbench.reporting.arms import ArmResult
-from ncfbench.reporting.floors import arm_beside, best_of
+from ncfbench.reporting.floors import arm_beside
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.quality import CLEAR_ERRORS, ERROR, RECALL, Quality
+from ncfbench.reporting.quality import ERROR, RECALL, Quality
 from ncfbench.reporting.table import sentence
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.speedups import BUSY_SPREAD
-
-
-def cost_sentence(best: ArmResult, baseline: ArmResult) -> str:
-    """Return why one arm is sooner than another: items a batch, seconds and iterations; nothing
-    where one has no times.
-    """
-    both = best, baseline
-    milliseconds, items, iterations = (
-        [value for arm in both if (value := getattr(arm, name)) is not None]
-        for name in ("iteration_seconds", "items", "iterations")
-    )
-    if len(milliseconds) < 2:
-        return ""
-    own, theirs = (three_digits(1e3 * seconds) for seconds in milliseconds)
-    parts = [f"an iteration takes {own} ms instead of {theirs}"]
-    if len(items) == 2:
-        parts.insert(0, f"a batch embeds {items[0]:,.0f} items instead of {items[1]:,.0f}")
-    if len(iterations) == 2:
-        parts.append(f"it needs {iterations[0]:,.0f} iterations instead of {iterations[1]:,.0f}")
-    text = ", and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def features_sentence(seconds: float) -> str:
@@ -46,35 +24,16 @@ def features_sentence(seconds: float) -> str:
     )
 
 
-def recall_sentence(own: Quality | None, baseline: Quality | None, chance: float | None) -> str:
-    """Return the recall that the best arm reports, with the baseline's if that is another arm."""
+def recall_sentence(own: Quality | None, chance: float | None) -> str:
+    """Return the recall that the best arm reports; nothing where it has none."""
     if own is None or own.values[RECALL] is None:
         return ""
     text = f"Recall@50 of test links: {own.text(RECALL)} at epoch {own.epoch:.3g}"
     text += f" ({own.kinds})" if own.kinds else ""
-    if baseline is not None:
-        text += f", the baseline's {baseline.text(RECALL)} at epoch {baseline.epoch:.3g}"
     explained = [] if chance is None else [f"chance: {chance:.3f}"]
     explained += [CERTAIN.partition(". ")[0]] if (chance or 0) >= 1 else []
     explained += [] if own.error(RECALL) is None else [ERROR]
     return f"{text} ({'; '.join(explained)})." if explained else f"{text}."
-
-
-def better_recall(best: ArmResult, arms: Sequence[ArmResult]) -> str:
-    """Return that the arm of the largest validation recall is another one, whose recall of test
-    links is clearly higher; nothing if it is not.
-    """
-    top, own = best_of(arms), best.reported
-    if top is None or top is best or own is None or top.reported is None:
-        return ""
-    recall, other = own.values[RECALL], top.reported.values[RECALL]
-    errors = [quality.error(RECALL) for quality in (own, top.reported)]
-    known = [error for error in errors if error is not None]
-    if recall is None or other is None or len(known) < len(errors):
-        return ""
-    if other - recall <= CLEAR_ERRORS * math.hypot(*known):
-        return ""
-    return f"{top.name} has a higher recall@50, {top.reported.text(RECALL)}"
 
 
 def tied_sentence(ties: Sequence[ArmResult]) -> str:
