@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.racing.rule import Arm, Curve, can_win, decide, is_settled, rank
+from ncfbench.racing.rule import Arm, Curve, can_win, decide, rank
 
 Law = Callable[[float], float]
 
@@ -87,12 +87,8 @@ def test_a_leader_that_is_about_to_be_overtaken_is_not_settled():
     """It is a hundredth ahead, and the other one fell by more in the last doubling."""
     resting, falling = Curve([0, 2, 4], [9, 5.5, 5]), Curve([0, 2, 4], [9, 6.2, 5.01])
     arms = {"resting": Arm(resting, "ns"), "falling": Arm(falling, "ns")}
-    assert not is_settled(arms)
     others = {name: Arm(Curve([0, 2, 4], [9, 5.5, 5.005]), "ns") for name in "ab"}
     assert "falling" not in decide({**others, **arms}, 4.0, 1).dropped, "it stays, though last"
-    assert is_settled({"resting": Arm(resting, "ns"), "at chance": Arm(falling, "ns", None)})
-    assert not is_settled({"at chance": Arm(falling, "ns", None)})
-    assert is_settled(arms | {"falling": Arm(Curve([0, 2, 4], [9, 5.5, 5.01]), "ns")})
 
 
 def test_arms_are_ranked_at_their_common_clock():
