@@ -15,8 +15,10 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 import ncfbench
+from ncfbench.config import RunConfig
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.arms import TEST_RECALL
+from ncfbench.reporting.blends import blend_of
 from ncfbench.reporting.floors import FloorResult
 
 RECORDS = Path(__file__).parents[1] / "results" / "good-start"
@@ -48,12 +50,12 @@ def main() -> None:
     results = ncfbench.report(RECORDS)
     figure, axes = plt.subplots(2, 3, figsize=(9.6, 4.8), layout="constrained", sharex=True)
     panels = dict(zip(TITLES, axes.flat, strict=True))
-    for answer in results.answers:
+    pairs = [(answer, arm) for answer in results.answers for arm in answer.arms]
+    for answer, arm in pairs:
         axis = panels[answer.config.dataset]
-        (arm,) = answer.arms
         seconds, recalls = zip(*arm.means(TEST_RECALL), strict=True)
-        colour = WIDER if axis.lines else GOOD
-        is_first = not axis.lines
+        is_first = arm.config.batch_size == RunConfig.batch_size
+        colour = GOOD if is_first else WIDER
         axis.plot(seconds, recalls, color=colour, marker="o", markersize=3)
         if not is_first:
             axis.annotate("wider bag  ", (seconds[0], recalls[0]), color=colour, ha="right")
@@ -61,7 +63,7 @@ def main() -> None:
             axis.hlines(floor.recall, max(floor.seconds, FIRST), LAST, FLOOR, "dotted")
             text = f"{floor.name} {floor.recall:.3f}"
             axis.annotate(text, (LAST, floor.recall), **ABOVE, color=FLOOR, ha="right")
-        for blend in answer.blends if is_first else ():
+        for blend in filter(None, [blend_of(arm, answer.floors)] if is_first else []):
             recall = blend.judged("test").recall
             if recall - blend.floor.recall < LEAST:
                 continue

@@ -132,17 +132,15 @@ def report(
     runs_dir: options.RunsDir = None,
     json_: options.Json = False,
 ) -> None:
-    """Say what to train with and which sampler trained soonest, then compare all finished runs.
+    """Say what to deploy and what to train with, then compare all finished runs.
 
-    Where the runs of a data set differ in more than the sampler, the first answer says what ranks
-    best soonest, whether to train at all, and what each choice is worth. The answer of each data
-    set, encoder and loss follows with --full; where there is one only, it comes first. All its arms
-    have one target, the smallest loss of the baseline at its best. The baseline is IID for
-    pointwise losses and Negative Sampling for pairwise ones, or that of --baseline. Then come the
-    paper's speedup and recall tables. Runs of several data sets also have a board: the seconds of
-    each way to train to 0.97 of the best quality. It comes first where the name of a sweep is
-    given. Speedups and recalls are also written beside the runs as Parquet, over the usual
-    baseline.
+    The answer about each data set says what ranks best soonest, whether to train at all, and what
+    each choice is worth, by recall of validation links. Then come the paper's speedup table, with
+    who comes down to the baseline's smallest loss soonest, and its recall table. The baseline is
+    IID for pointwise losses and Negative Sampling for pairwise ones, or that of --baseline. Runs of
+    several data sets also have a board: the seconds of each way to train to 0.97 of the best
+    quality. It comes first where the name of a sweep is given. Speedups and recalls are also
+    written beside the runs as Parquet, over the usual baseline.
 
     Example: ncfbench report --full --paper
     """

@@ -20,7 +20,7 @@ from ncfbench.reporting.blends import BlendResult, blend_of
 from ncfbench.reporting.floors import FloorResult, arm_beside
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, grouped
-from ncfbench.reporting.labels import NO_CHOICES, choices_label, choices_of
+from ncfbench.reporting.labels import NO_CHOICES, choices_label, choices_of, other_revisions
 from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
 from ncfbench.reporting.table import slug
@@ -250,7 +250,7 @@ def _unranked(arm: Mapping[int, Run], split: Split, chance: float | None) -> Ran
     runs = [run for run in arm.values() if run.is_timed] or [*arm.values()]
     first = runs[0]
     return RankedArm(
-        name=choices_label(choices_of(first.config)),
+        name=" ".join([choices_label(choices_of(first.config)), *other_revisions(first)]),
         config=first.config,
         runs={run.config.seed: run for run in runs},
         status="diverged" if any(run.has_diverged for run in arm.values()) else "tied",

@@ -112,14 +112,18 @@ def unusual_label(record: RunRecord, left_out: Iterable[str] = ()) -> str:
     but for data set, encoder, loss and those of ``left_out``; and revisions of its classes that are
     not the present ones, such as ``encoder revision 1``.
     """
-    config, present = record.config, revisions_of(record.config)
+    config = record.config
     shared = shared_settings(config).keys() - {"dataset", "encoder", "loss", *left_out}
     unusual = unusual_settings(config).items()
     parts = [f"{name}={value}" for name, value in unusual if name in shared]
-    for kind in sorted({*present, *record.revisions}):
-        revision = record.revisions.get(kind, 1)
-        parts += [f"{kind} revision {revision}"] * (revision != present.get(kind, 1))
-    return ", ".join(parts)
+    return ", ".join([*parts, *other_revisions(record)])
+
+
+def other_revisions(record: RunRecord) -> list[str]:
+    """Return the revisions of a run's classes that are not the present ones."""
+    present = revisions_of(record.config)
+    known = {kind: record.revisions.get(kind, 1) for kind in sorted({*present, *record.revisions})}
+    return [f"{kind} revision {own}" for kind, own in known.items() if own != present.get(kind, 1)]
 
 
 def choices_of(config: RunConfig) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Arms ranked by the time to the best ranking quality: one rule for a report and for a race.
 
 The arm is recommended that is the soonest of those with about the best quality
-(:func:`ncfbench.timing.ranking.soonest`). Where all arms have some seeds, evaluated alike, the mean
-over these decides, else the first seeds: others may have trained for less. In a race the arms that
-were repeated are compared among themselves. How many times sooner it
+(:func:`ncfbench.timing.ranking.soonest`). The mean over the seeds that all arms have decides, as far
+as the shortest trained, else the first seed of each. In a race the arms that were repeated are
+compared among themselves. How many times sooner it
 is than another arm is the ratio of their times to one level within a seed. Its interval assumes a
 spread of seeds (:func:`ncfbench.timing.intervals.with_assumed_spread`), and the noise of the
 machine's times is added.
@@ -220,7 +220,7 @@ def rank_soonest(
         ]
         return undecided, None
     chosen = [index for index, arm in able.items() if arm.name in finalists] or [*able]
-    seeds = _shared_seeds([able[index].measured for index in chosen], alike=not finalists)
+    seeds = sorted(set.intersection(*(set(able[index].measured.curves) for index in chosen)))
     able.update({index: replace(able[index], seeds=seeds) for index in chosen})
     tops = {index: -able[index].level for index in chosen}
     level = -ranking.SHARE * max(tops.values())
@@ -314,14 +314,3 @@ def times_to_level(one: Runs, other: Runs, level: float) -> Ratio | None:
         math.log(at / first) if first else 0.0 for first, at in pairs if bool(first) == bool(at)
     ]
     return one.ratio(other, logs)
-
-
-def _shared_seeds(arms: Sequence[Runs], *, alike: bool) -> tuple[int, ...]:
-    """Return the seeds that all arms have; none if they have to be, and are not, evaluated alike in
-    all arms.
-    """
-    shared = sorted(set.intersection(*(set(arm.curves) for arm in arms)))
-    if not alike:
-        return tuple(shared)
-    moments = [{tuple(arm.curves[seed].iterations) for seed in shared} for arm in arms]
-    return tuple(shared) if all(len(own) == 1 for own in moments) else ()

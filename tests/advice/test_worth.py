@@ -7,7 +7,7 @@ import pytest
 from races import ask
 
 from ncfbench.advice import summary
-from ncfbench.reporting.overall import worth
+from ncfbench.reporting.answers import worth
 from ncfbench.timing.ranking import NEAR, SHARE
 
 

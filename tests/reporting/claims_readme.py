@@ -1,6 +1,7 @@
 """Claims of README.md, computed from kept records."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from statistics import fmean
 
@@ -46,8 +47,9 @@ AHEAD_AT_THE_HEAD = ("CiteULike, `good`", "anime", "Debian's packages")
 def good_start():
     """Return the answers of results/good-start by :data:`GOOD`."""
     found = {
-        (each.config.dataset, bool(each.config.to_dict().get("bare_bag"))): each
+        (arm.config.dataset, bool(arm.config.to_dict().get("bare_bag"))): replace(each, arms=[arm])
         for each in kept("good-start").answers
+        for arm in each.arms
     }
     assert len(found) == len(GOOD)
     return {title: found[key] for title, key in GOOD.items()}

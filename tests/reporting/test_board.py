@@ -40,7 +40,7 @@ def write_two(folder):
 def test_contestants_are_compared_on_all_data_sets(tmp_path):
     """On a the best is 0.4, on b a floor has 0.5, which no arm reaches."""
     write_two(tmp_path)
-    board = find_board(collect(tmp_path, tmp_path).overall)
+    board = find_board(collect(tmp_path, tmp_path).answers)
     assert board.names == ["a", "b"]
     assert board.left_out == ["softmax neg"]
     assert (board.metric, board.split) == ("recall@50", "test")
@@ -66,7 +66,7 @@ def test_one_data_set_or_unlike_ones_have_no_board(tmp_path):
     write_data_set(tmp_path, "b", "b", {"iid": [0.1, 0.2, 0.3]})
     results = collect(tmp_path, tmp_path)
     assert results.board is not None
-    one, other = results.overall
+    one, other = results.answers
     assert find_board([one, replace(other, split="validation")]) is None
 
 
@@ -112,7 +112,7 @@ def test_the_name_of_a_sweep_reports_its_runs_alone(tmp_path, monkeypatch):
     words = ("--runs-dir", tmp_path, "--data-dir", tmp_path)
     (tmp_path / "elsewhere" / "own").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "elsewhere")
-    (answer,) = json.loads(invoke("report", "own", *words, "--json").stdout)["overall"]
+    (answer,) = json.loads(invoke("report", "own", *words, "--json").stdout)["answers"]
     assert {arm["arm"] for arm in answer["arms"]} == {"cnn softmax ns", "cnn sg iid"}
     assert answer["dataset"] == "a"
     keep_sweep(tmp_path, "own", dataset='"b"', **own)

@@ -9,11 +9,11 @@ from folders import write_run
 from invoked import invoke
 
 from ncfbench.catalog import SAMPLERS
+from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.figures import curves, figures
 from ncfbench.reporting.figures import drawing as drawing_module
 from ncfbench.reporting.figures.drawing import MOST_POINTS, STYLES, styles_of, thin
 from ncfbench.reporting.frames import by_variant, group
-from ncfbench.reporting.overall import Overall
 from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import read_all
 
@@ -42,8 +42,8 @@ def test_of_many_arms_the_first_are_named(tmp_path, monkeypatch):
     for place in range(12):
         rate, recalls = (place + 1) / 1000, [0, 0.2, 0.3 + place / 100]
         write_run(tmp_path, "ns", [9, 4, 2], 10, recalls, learning_rate=rate)
-    (answer,) = collect(tmp_path, tmp_path).overall
-    monkeypatch.setattr(Overall, "main", property(lambda answer: answer.arms))
+    (answer,) = collect(tmp_path, tmp_path).answers
+    monkeypatch.setattr(Answer, "main", property(lambda answer: answer.arms))
     drawing = curves.draw_answer(answer)
     labels = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
     assert len(labels) == curves.MOST_NAMED
@@ -75,7 +75,7 @@ def test_no_figure_takes_the_name_of_another(tmp_path):
         for sampler in ("iid", "ns"):
             write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 0.2, 0.3], fingerprint=digits)
     found = figures(collect(tmp_path, tmp_path))
-    names = [f"{kind}-citeulike-cnn-sg-ffffff" for kind in ("answer", "targets")]
+    names = ["answer-citeulike-ffffff", "targets-citeulike-cnn-sg-ffffff"]
     assert [name for name in found if name != "board"] == [
         *(names[0], f"{names[0]}-2", names[1], f"{names[1]}-2")
     ]

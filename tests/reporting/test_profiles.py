@@ -1,22 +1,17 @@
-"""Speedups of runs whose times come from a profile, and answers with them: plain arithmetic."""
+"""Speedups of runs whose times come from a profile: plain arithmetic."""
 
 import math
 
 import pytest
-from folders import filled, write_run
+from folders import filled
 from literal_runs import record
 
 from ncfbench.paper.claims import judge_claims
-from ncfbench.reporting import profiles
-from ncfbench.reporting.answers import find_answers
 from ncfbench.reporting.evidence import find_evidence
 from ncfbench.reporting.frames import group
-from ncfbench.reporting.profiles import find_profiled, with_profile_times
+from ncfbench.reporting.profiles import find_profiled
 from ncfbench.reporting.rows import compare
-from ncfbench.reporting.targets import sensitivity
-from ncfbench.reporting.views.answers import trust
 from ncfbench.reporting.views.profiled import profiled_tables
-from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas
 
 
@@ -163,89 +158,3 @@ def test_few_rounds_give_no_interval():
     shared = found.rows[1]
     assert shared["total"].lower is None
     assert "too few for an interval" in profiled_tables([found])[0].notes[0]
-
-
-# --- answers and targets, where the runs' own times are not to be trusted
-
-PROFILE = profile(("iid", 40), ("ns", 10))
-
-
-def answer_of(folder, rounds=7):
-    """The answer of a folder's runs beside :data:`PROFILE`."""
-    runs = read_all(folder)[0]
-    profiled = joined(runs, [row | {"rounds": rounds} for row in PROFILE])
-    comparisons = [found.runs for found in profiled] or group(runs)
-    (answer,) = find_answers(with_profile_times(comparisons, profiled))
-    return answer
-
-
-@pytest.fixture(scope="module")
-def two_machines(tmp_path_factory):
-    """ns ran on a slow machine."""
-    folder = tmp_path_factory.mktemp("runs")
-    for seed in (0, 1):
-        write_run(folder, "iid", [9, 5, 3], 400, seed=seed)
-        write_run(folder, "ns", [9, 4, 2], 4000, seed=seed, key="other")
-    return folder
-
-
-def test_runs_of_two_machines_have_the_times_of_the_profile(two_machines):
-    answer = answer_of(two_machines)
-    assert (answer.rounds, answer.spread, answer.is_interleaved) == (7, 0.0, True)
-    best, base = answer.best, answer.baseline
-    assert best.name == "ns"
-    assert (best.iterations, base.iterations) == (150, 200)
-    assert (best.seconds, base.seconds) == pytest.approx((150 * 0.010, 200 * 0.040))
-    total = best.sooner.total
-    # Equal seeds have no spread: the interval is the profile's, 10 % on both sides.
-    ratio = 200 / 150 * 4
-    assert (total.value, total.lower, total.upper) == pytest.approx(
-        (ratio, ratio / 1.1, ratio * 1.1)
-    )
-    assert "as long as in a profile of 7 rounds" in " ".join(trust(answer, {}))
-    for arm, ms in zip(answer.arms, (10, 40), strict=True):
-        for run in arm.runs.values():
-            assert run.seconds_source == "profile"
-            times = [row["train_seconds"] for row in run.curve]
-            assert times == pytest.approx([row["iteration"] * ms / 1e3 for row in run.curve])
-
-
-def test_targets_of_two_machines_compare_by_the_profile(two_machines):
-    """A baseline that has not trained has the profile's time too: there is no speedup then, so no
-    table of them; easier targets are compared all the same.
-    """
-    runs = read_all(two_machines)[0]
-    (before,) = group(runs)
-    assert sensitivity(before, "probe_loss") == []
-    untrained = []
-    for seed in (0, 1):
-        slow = record("ns", [9, 7, 5, 3, 2, 1, 1, 1, 1], 4000, seed=seed, key="other")
-        untrained += [record("iid", [9, 8, 7, 6, 5, 4, 3, 2, 1], 400, seed=seed), slow]
-    for own, level, ratio in ((runs, 3.0, 200 / 150), (untrained, 5.0, 400 / 200)):
-        (profiled,) = joined(own, PROFILE)
-        assert profiled.has_totals == (own is runs)
-        (after,) = with_profile_times([profiled.runs], [profiled])
-        levels = {each.level: each.speedup.total for each in sensitivity(after, "probe_loss")}
-        target = levels[level]
-        assert target.value == pytest.approx(ratio * 4)
-
-
-def test_only_quiet_runs_in_turn_keep_their_own_times(tmp_path, monkeypatch):
-    """A machine that is slower on the next day would be the sampler's fault."""
-    for name, session in (("turns", "a"), ("days", "b")):
-        write_run(tmp_path / name, "iid", [9, 5, 3], 400, interleaved=["a"])
-        write_run(tmp_path / name, "ns", [9, 4, 2], 100, interleaved=[session])
-    assert answer_of(tmp_path / "days").rounds == 7
-    assert answer_of(tmp_path / "turns").rounds is None
-    # The blocks of these runs spread by 15 %.
-    monkeypatch.setattr(profiles, "BUSY_SPREAD", 0.14)
-    assert answer_of(tmp_path / "turns").rounds == 7
-    assert answer_of(tmp_path / "turns", rounds=6).rounds is None, "too few for an interval"
-
-
-def test_arms_that_the_profile_lacks_are_left_out_by_name(tmp_path):
-    for sampler, ms, key in (("iid", 400, "one"), ("ns", 4000, "other"), ("strat", 1, "one")):
-        write_run(tmp_path, sampler, [9, 5, 3], ms, key=key)
-    answer = answer_of(tmp_path)
-    assert {arm.name for arm in answer.arms} == {"ns", "iid"}
-    assert "1 run whose arms are not in the profile left out." in trust(answer, {})

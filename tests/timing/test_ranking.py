@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ncfbench.timing.intervals import Difference
-from ncfbench.timing.ranking import NEAR, ONE_SEED_FACTOR, most_wins, rank, soonest, tied_ratios
+from ncfbench.timing.ranking import NEAR, ONE_SEED_FACTOR, rank, soonest, tied_ratios
 
 
 def seeds(*values):
@@ -46,17 +46,6 @@ def test_the_soonest_of_the_near_is_chosen():
     tops = {"best": 2.0, "near": 2.0 * NEAR, "far": 1.96}
     assert soonest(tops, {"best": 9.0, "near": 8.0, "far": 1.0}) == "near"
     assert soonest(tops, {"best": 8.0, "near": 8.0, "far": 1.0}) == "best"
-
-
-def test_most_wins_by_hand():
-    """b is ahead of a and c; a and c, which nothing tells apart, follow by their levels."""
-    leads = {("b", "a"): 1.0, ("b", "c"): 2.0, ("a", "b"): -1.0, ("c", "b"): 0.0}
-    levels = {"a": 3.0, "b": 9.0, "c": 2.0}
-    found = [
-        most_wins(names, lambda *pair: leads.get(pair), levels.__getitem__)
-        for names in ("abc", "ac", "ca", "bc")
-    ]
-    assert found == ["b", "c", "c", "b"]
 
 
 @pytest.mark.parametrize("n_seeds", [2, 3, 5])

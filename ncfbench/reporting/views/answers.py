@@ -85,7 +85,7 @@ def caveats(answer: Answer) -> list[Caveat]:
     if best is None:
         return found + floor_caveats(answer)
     if {*best.deciding} != {seed for arm in answer.arms for seed in arm.runs}:
-        others = "not all arms have the other seeds, evaluated alike."
+        others = "not all arms have the others."
         text = f"Decided by {seeds_label(best.deciding)}: {others}"
         found.append(Caveat("seeds", text))
     if len(answer.arms) == 1:
