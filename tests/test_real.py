@@ -7,9 +7,9 @@ from ncfbench.data import prepare, store
 from ncfbench.data.options import HOLD_OUTS
 from ncfbench.data.sources import citeulike
 from ncfbench.data.store import prepare_dataset
-from ncfbench.reporting.contents import batch_counts
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
+from ncfbench.sampling.contents import batch_counts
 from ncfbench.training import run as training
 
 pytestmark = pytest.mark.real

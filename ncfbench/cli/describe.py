@@ -25,13 +25,13 @@ def describe(
 
     given = {"dataset": dataset, "data_dir": data_dir}
     settings, locations = merge(given, set_ or ())
-    from ncfbench.data import open_dataset
-    from ncfbench.reporting import contents
+    from ncfbench.data import description, open_dataset
+    from ncfbench.sampling import contents
 
     configs = contents.configurations(settings)
     name = complete({"dataset": settings.get("dataset")}).dataset
     data = open_dataset(name, data_dir=locations.data_dir, say=say)
-    found = contents.describe(data, configs)
+    found = description.describe(data) | contents.describe(data, configs)
     if json_:
         print_json(found)
     else:

@@ -11,9 +11,9 @@ from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.profiling.calibration import Points, labels
 from ncfbench.profiling.cost_model import AXES, Costs, Counts, predict_full
-from ncfbench.reporting.contents import batch_counts
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
+from ncfbench.sampling.contents import batch_counts
 from ncfbench.timing.intervals import ratio_of_medians
 
 COUNTED_BATCHES = 50

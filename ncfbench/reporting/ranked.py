@@ -1,12 +1,12 @@
 """Arms ranked by the time to the best ranking quality: one rule for a report and for a race.
 
 The arm is recommended that is the soonest of those with about the best quality
-(:func:`ncfbench.timing.ranking.soonest`). The mean over the seeds that all arms have decides, as far
-as the shortest trained, else the first seed of each. In a race the arms that were repeated are
-compared among themselves. How many times sooner it
-is than another arm is the ratio of their times to one level within a seed. Its interval assumes a
-spread of seeds (:func:`ncfbench.timing.intervals.with_assumed_spread`), and the noise of the
-machine's times is added.
+(:func:`ncfbench.timing.ranking.soonest`). The mean over the seeds that all arms have decides, as
+far as the shortest trained, else the first seed of each. In a race the arms that were repeated are
+compared among themselves. How many times sooner it is than another arm is the ratio of their times
+to one level within a seed. Its interval assumes a spread of seeds
+(:func:`ncfbench.timing.intervals.with_assumed_spread`), and the noise of the machine's times is
+added.
 """
 
 from __future__ import annotations

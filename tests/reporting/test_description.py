@@ -16,17 +16,24 @@ from rich.console import Console
 from ncfbench.config import complete
 from ncfbench.data import store
 from ncfbench.data.content import Content
+from ncfbench.data.description import describe as describe_data
+from ncfbench.data.description import distribution
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import Preparation
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
-from ncfbench.reporting.contents import configurations, describe, distinct_nodes, distribution
 from ncfbench.reporting.render.terminal import TableView
 from ncfbench.reporting.views.description import bar, description_tables
 from ncfbench.rng import Streams
+from ncfbench.sampling import contents
+from ncfbench.sampling.contents import configurations, distinct_nodes
 from ncfbench.sampling.listed import IidSampler
 
 # --- distributions
+
+
+def describe(dataset, configs, **more):
+    return describe_data(dataset) | contents.describe(dataset, configs, **more)
 
 
 def test_a_distribution_by_hand():

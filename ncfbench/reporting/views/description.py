@@ -23,7 +23,9 @@ MISSING = {
 
 
 def description_tables(found: Row) -> list[Table]:
-    """Return the tables of what :func:`ncfbench.reporting.contents.describe` found."""
+    """Return the tables of what :func:`ncfbench.data.description.describe` and
+    :func:`ncfbench.sampling.contents.describe` found.
+    """
     return [
         statistics_table(found["name"], found["statistics"], {}),
         facts_table("Origin", _origin(found)),

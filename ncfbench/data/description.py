@@ -1,4 +1,4 @@
-"""Contents of a data set and of its batches: counts and distributions."""
+"""Facts of a prepared data set: counts and distributions."""
 
 from __future__ import annotations
 
@@ -10,66 +10,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.catalog import SAMPLERS, baseline_sampler
-from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.content import cautions
 from ncfbench.data.options import HOLD_OUTS, flags_of
-from ncfbench.errors import NcfbenchError, UsageError
-from ncfbench.rng import Streams
-from ncfbench.sampling import Sampler, make_sampler
-from ncfbench.sampling.batch import (
-    Batch,
-    Listed,
-)
 
-Float64 = NDArray[np.float64]
-BATCHES = 20
-"""Batches described for each sampler."""
 MOST = 5
 """Users and items with the most links that are named."""
-COUNTED = ("distinct_users", "distinct_items", "encoded_items")
-"""Counts of a batch."""
-SHOWN_SETTINGS = (
-    *("batch_size", "negatives", "stratum_size", "strata", "uniform_items", "noise", "seed"),
-)
 
 
-def configurations(settings: Mapping[str, Any]) -> dict[str, RunConfig | UsageError]:
-    """Return complete settings for each built-in sampler, or its reason to refuse them.
-
-    Raises:
-        UsageError: all of them refuse.
-    """
-    configs: dict[str, RunConfig | UsageError] = {}
-    for name in SAMPLERS:
-        try:
-            configs[name] = complete({**settings, "sampler": name})
-        except UsageError as error:
-            configs[name] = error
-    refused = [config for config in configs.values() if isinstance(config, UsageError)]
-    if len(refused) == len(configs):
-        raise refused[0]
-    return configs
-
-
-def describe(
-    dataset: Dataset, configs: Mapping[str, RunConfig | UsageError], batches: int = BATCHES
-) -> dict[str, Any]:
-    """Return everything that ``ncfbench describe`` prints: dicts, lists, numbers and names.
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """Return the facts of a data set: dicts, lists, numbers and names.
 
     Degrees are training links, of the users and of the items that have one; words are of all items.
     A column of dense features is constant if standardising has set it to 0.
-
-    Args:
-        configs: of :func:`configurations`.
-        batches: how many are measured for each sampler.
     """
     manifest = dataset.manifest
     users, items = np.zeros(dataset.n_users, np.int64), np.zeros(dataset.n_items, np.int64)
     if manifest["statistics"]["training_links"]:
         users, items = dataset.graph.user_degrees, dataset.graph.item_degrees
-    used = next(config for config in configs.values() if isinstance(config, RunConfig))
     files, features = manifest.get("files", {}), dataset.item_features
     return {
         "name": dataset.name,
@@ -100,9 +58,6 @@ def describe(
         "words_of_an_item": distribution(dataset.lengths),
         "most_linked_users": _most_linked(users, dataset.user_ids),
         "most_linked_items": _most_linked(items, dataset.item_ids),
-        "batch_settings": {name: getattr(used, name) for name in SHOWN_SETTINGS},
-        "measured_batches": batches,
-        "batches": _batch_rows(dataset, configs, batches),
     }
 
 
@@ -172,55 +127,3 @@ def _most_linked(degrees: NDArray[np.int64], ids: pa.StringArray | None) -> list
         for node in nodes
         if degrees[node]
     ]
-
-
-def _batch_rows(
-    dataset: Dataset, configs: Mapping[str, RunConfig | UsageError], batches: int
-) -> list[dict[str, Any]]:
-    """Return a row for each sampler: mean distinct nodes of its batches, or why there are none.
-
-    ``fewer_items`` is IID's encoded items over the sampler's own: above 1 is less work for the item
-    encoder.
-    """
-    rows = []
-    for name, config in configs.items():
-        row: dict[str, Any] = dict.fromkeys(("sampler", *COUNTED, "fewer_items", "reason"))
-        try:
-            if isinstance(config, UsageError):
-                raise config
-            sampler = make_sampler(dataset.graph, config, Streams(config.seed))
-            row |= batch_counts(sampler, batches)
-        except NcfbenchError as error:
-            row["reason"] = str(error)
-        rows.append(row | {"sampler": name})
-    baseline = baseline_sampler(RunConfig.loss)
-    of_baseline = next((row for row in rows if row["sampler"] == baseline), {})
-    for row in rows:
-        if of_baseline.get("encoded_items") and row["encoded_items"]:
-            row["fewer_items"] = of_baseline["encoded_items"] / row["encoded_items"]
-    return rows
-
-
-def batch_counts(sampler: Sampler, batches: int) -> dict[str, float]:
-    """Return means of :data:`COUNTED` over the first batches of the stream that a run trains on.
-
-    ``encoded_items`` are the item slots in use, which are the distinct items where these are
-    embedded once.
-    """
-    counts = [
-        (*distinct_nodes(batch), int(batch.n_items))
-        for batch in map(sampler.assemble, sampler.draw(0, batches))
-    ]
-    return dict(zip(COUNTED, np.mean(counts, axis=0).tolist(), strict=True))
-
-
-def distinct_nodes(batch: Batch) -> tuple[int, int]:
-    """Return the numbers of distinct users and items that a batch's links name.
-
-    Masked links count: their nodes are embedded all the same.
-    """
-    users, negatives = [batch.users[batch.pos_user]], batch.negatives
-    if isinstance(negatives, Listed):
-        users.append(batch.users[negatives.user].reshape(-1))
-    items = batch.items[: int(batch.n_items)]
-    return len(np.unique(np.concatenate(users))), len(np.unique(items))
