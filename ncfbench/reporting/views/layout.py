@@ -1,41 +1,24 @@
-"""The paper's layout of a table: rows by encoder and sampler, columns by data set; and the marks on
-ratios of times, of runs that were not interleaved or on a busy machine.
+"""The layout of the paper's tables: a row for each encoder and sampler, which rows are best, and
+marks on ratios of times, of runs that were not interleaved or on a busy machine.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
-from ncfbench.catalog import (
-    ENCODERS,
-    LOSSES,
-    SAMPLERS,
-    find_encoder,
-    find_loss,
-    find_sampler,
-    serves,
-)
+from ncfbench.catalog import ENCODERS, LOSSES, SAMPLERS, find_encoder
 from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.labels import data_headings, label, unusual_label
 from ncfbench.reporting.rows import Comparison
-from ncfbench.reporting.table import Cell, Col, Table, sentence
+from ncfbench.reporting.table import Cell, Col, sentence
 from ncfbench.runs.arms import sampler_label
 from ncfbench.timing.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]
-Render = Callable[[Row, bool], Cell]
-"""Makes a cell of a row; the flag says that the row is the best of its column."""
 Mark = Callable[[Row], str]
 """Returns the signs after a row's ratios of times."""
-Arm = tuple[str, str, str]
-"""Encoder, sampler and variant: a row of the table."""
-Place = tuple[str, str, str]
-"""Data set, its fingerprint, and loss."""
 
 STATUS_WORDS = {
     "not reached": "not reached",
@@ -48,23 +31,6 @@ STATUS_WORDS = {
     "not trained": "not trained",
 }
 """Words that stand where a number is not there."""
-INVALID = Cell("invalid", "muted")
-INVALID_NOTE = "invalid: the sampler cannot train with this loss."
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column below each data set.
-
-    Attributes:
-        loss: the loss whose rows it shows.
-        measure: the number whose largest value is the best; None where none is.
-    """
-
-    heading: str
-    loss: str
-    render: Render
-    measure: str | None = None
 
 
 class TimeMark(NamedTuple):
@@ -93,45 +59,16 @@ SIMULATED_NOTE = (
 )
 
 
-def arrange(
-    title: str,
-    comparisons: Sequence[Comparison],
-    rows: Iterable[Row],
-    columns: Sequence[Column],
-    notes: Sequence[str],
-    *,
-    name: str,
-) -> Table:
-    """Return a table with a row for each encoder, sampler and variant of some comparisons' rows."""
-    arms: dict[Arm, dict[Place, Row]] = {}
-    for row in rows:
-        arm = (row["encoder"], row["sampler"], row["variant"])
-        place = (row["dataset"], row["data_fingerprint"], row["loss"])
-        arms.setdefault(arm, {})[place] = row
-    data = data_names(comparisons)
-    cols = [
-        Col("encoder", lambda arm: find_encoder(arm[0]).title),
-        Col("sampler", lambda arm: sampler_label(arm[1], arm[2])),
-    ]
-    cols += [
-        Col(column.heading, partial(_cell, arms, column, (*place, column.loss)), group=data_set)
-        for place, data_set in data.items()
-        for column in columns
-    ]
-    labels = {data[each.data]: each.runs[0].data_label for each in comparisons}
-    above = [sentence(f"{data_set}: {text}") for data_set, text in labels.items() if text]
-    table = Table.of(title, cols, sorted(arms, key=_order), labels=2, grouped=1, name=name)
-    above += [INVALID_NOTE] if any(INVALID in row for row in table.rows) else []
-    return replace(table, notes=(*above, *notes))
+def sampler_of(row: Row) -> str:
+    """Return a row's sampler with its variant."""
+    return sampler_label(row["sampler"], row["variant"])
 
 
-def _cell(arms: Mapping[Arm, Mapping[Place, Row]], column: Column, place: Place, arm: Arm) -> Cell:
-    row = arms[arm].get(place)
-    if row is None:
-        return _absent(arm, column.loss)
-    rivals = [rows[place] for other, rows in arms.items() if other[0] == arm[0] and place in rows]
-    best = column.measure is not None and _is_best(row, rivals, column.measure)
-    return column.render(row, best)
+LABELS = (
+    Col("encoder", lambda row: find_encoder(row["encoder"]).title),
+    Col("sampler", sampler_of),
+)
+"""Columns that name a row."""
 
 
 def marks(rows: Sequence[Row]) -> tuple[list[str], Mark]:
@@ -161,20 +98,34 @@ def no_mark(row: Row) -> str:
     return ""
 
 
-def by_table(comparisons: Iterable[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
-    """Return the comparisons that share a table, by loss and unusual settings."""
-    return grouped(comparisons, lambda each: (each.config.loss, unusual_label(each.runs[0])))
+def by_table(comparisons: Sequence[Comparison]) -> dict[tuple[str, str, str], list[Comparison]]:
+    """Return the comparisons that share a table, by data set, loss and unusual settings."""
+    names = data_names(comparisons)
+    return grouped(
+        comparisons,
+        lambda each: (names[each.data], each.config.loss, unusual_label(each.runs[0])),
+    )
 
 
-def by_settings(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
-    """Return the comparisons that share a table of all losses, by unusual settings."""
-    by_loss = itertools.chain.from_iterable(by_table(comparisons).values())
-    return grouped(by_loss, lambda each: unusual_label(each.runs[0]))
+def by_settings(comparisons: Sequence[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
+    """Return the comparisons that share a table of all losses, by data set and unusual settings."""
+    names = data_names(comparisons)
+    return grouped(comparisons, lambda each: (names[each.data], unusual_label(each.runs[0])))
 
 
-def label_of(comparisons: Iterable[Comparison]) -> str:
-    """Return b, s, k, unusual settings and seeds of the runs of a table."""
-    return label([run for each in comparisons for run in each.runs])
+def subject_of(name: str, comparisons: Sequence[Comparison]) -> str:
+    """Return the data set, b, s, k, unusual settings and seeds of the runs of a table.
+
+    Args:
+        name: of the data set.
+    """
+    return f"{name}, {label([run for each in comparisons for run in each.runs])}"
+
+
+def data_notes(name: str, comparisons: Sequence[Comparison]) -> list[str]:
+    """Return what the data are, of a stand-in."""
+    labels = dict.fromkeys(each.runs[0].data_label for each in comparisons)
+    return [sentence(f"{name}: {text}") for text in labels if text]
 
 
 def losses(comparisons: Iterable[Comparison]) -> list[str]:
@@ -193,16 +144,9 @@ def without_value(row: Row) -> Cell:
     return Cell(STATUS_WORDS.get(row["status"], "not measured"), "muted")
 
 
-def _absent(arm: Arm, loss: str) -> Cell:
-    """Return the word for an arm of which no row exists: it has no run, or cannot have one."""
-    _, sampler, variant = arm
-    info = find_sampler(sampler).with_strata("user" if "by user" in variant else "item")
-    return Cell("no run", "muted") if serves(info, find_loss(loss)) else INVALID
-
-
-def _order(arm: Arm) -> tuple[Any, ...]:
+def order(row: Row) -> tuple[Any, ...]:
     """Return the sorting key of a row: catalog order, plug-ins last, ``s=2`` before ``s=16``."""
-    encoder, sampler, variant = arm
+    encoder, sampler, variant = (row[name] for name in ("encoder", "sampler", "variant"))
     known = {name: index for index, name in enumerate([*ENCODERS, *SAMPLERS])}
     settings = re.findall(r"([^0-9]+)([0-9]*)", variant)
     return (
@@ -214,9 +158,16 @@ def _order(arm: Arm) -> tuple[Any, ...]:
     )
 
 
-def _is_best(row: Row, rivals: Sequence[Row], measure: str) -> bool:
-    """Return whether a row has the largest value of its encoder, data set and loss, or cannot be
+def best_of(rows: Sequence[Row], measure: str) -> list[Row]:
+    """Return the rows with the largest value of their encoder and loss, and those that cannot be
     told from it.
+    """
+    rivals = grouped(rows, lambda row: (row["encoder"], row["loss"]))
+    return [row for own in rivals.values() for row in own if _is_best(row, own, measure)]
+
+
+def _is_best(row: Row, rivals: Sequence[Row], measure: str) -> bool:
+    """Return whether a row has the largest value of some rows, or cannot be told from it.
 
     Ratios over different baselines, such as those of another k, do not compete.
     """

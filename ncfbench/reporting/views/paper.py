@@ -16,19 +16,19 @@ from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
 from ncfbench.reporting.views.layout import (
-    Column,
+    LABELS,
     Mark,
     Row,
-    arrange,
+    best_of,
     by_settings,
     by_table,
-    label_of,
-    losses,
     marks,
     no_mark,
+    order,
+    subject_of,
     without_value,
 )
-from ncfbench.reporting.views.results import SPEEDUPS
+from ncfbench.reporting.views.results import SPEEDUPS, by_loss
 
 BRACKETS_NOTE = (
     "In brackets the printed value. Text, data, settings and hardware may not be the paper's."
@@ -64,26 +64,29 @@ def beside_tables(
         and not each.runs[0].chosen_baseline
     ]
     tables = []
-    for (loss, settings), own in by_table(chosen).items():
+    for (data, loss, settings), own in by_table(chosen).items():
         if loss != SPEEDUP_LOSS:
             continue
-        rows = [row for each in own for row in _main_rows(each, each.speedups)]
+        rows = sorted((row for each in own for row in _main_rows(each, each.speedups)), key=order)
         times, mark = marks(rows)
-        columns = []
+        cols = [*LABELS]
         for heading, measure, is_timed in SPEEDUPS:
             render = partial(_beside, sources, measure, mark if is_timed else no_mark)
-            columns.append(Column(heading, loss, render, measure))
-        title = f"Speedup beside the paper's, {find_loss(loss).title} loss: {label_of(own)}"
+            cols.append(Col(heading, partial(render, best_of(rows, measure))))
+        what = f"Speedup beside the paper's, {find_loss(loss).title} loss"
+        title, name = (
+            f"{what}: {subject_of(data, own)}",
+            slug("paper-speedup", data, loss, settings),
+        )
         notes = [f"{BRACKETS_NOTE} {HARDWARE_NOTE}", *times]
-        name = slug("paper-speedup", loss, settings)
-        tables.append(arrange(title, own, rows, columns, notes, name=name))
-    for settings, own in by_settings(chosen).items():
+        labels = len(LABELS)
+        tables.append(Table.of(title, cols, rows, notes, labels=labels, grouped=1, name=name))
+    for (data, settings), own in by_settings(chosen).items():
         rows = [row for each in own for row in _main_rows(each, each.recalls)]
         render = partial(_beside, sources, RECALL, no_mark)
-        columns = [Column(find_loss(name).title, name, render, RECALL) for name in losses(own)]
-        title = f"Recall@50 beside the paper's: {label_of(own)}"
-        name = slug("paper-recall", settings)
-        tables.append(arrange(title, own, rows, columns, [BRACKETS_NOTE], name=name))
+        title = f"Recall@50 beside the paper's: {subject_of(data, own)}"
+        name = slug("paper-recall", data, settings)
+        tables.append(by_loss(title, own, rows, render, [BRACKETS_NOTE], name=name))
     return tables
 
 
@@ -99,17 +102,22 @@ def _main_rows(comparison: Comparison, rows: Sequence[Row]) -> list[Row]:
 
 
 def _beside(
-    sources: Mapping[tuple[str, str], str], measure: Measure, mark: Mark, row: Row, best: bool
+    sources: Mapping[tuple[str, str], str],
+    measure: Measure,
+    mark: Mark,
+    best: Sequence[Row],
+    row: Row,
 ) -> Cell:
+    is_best = any(row is each for each in best)
     source = sources[row["dataset"], row["data_fingerprint"]]
     cell = PrintedCell(source, row["encoder"], row["sampler"], row["loss"], measure)
     theirs = printed.values().get(cell)
     value, bound = row.get(measure), row.get(f"{measure}_at_most")
     digits = 4 if measure == RECALL else 2
     if value is not None:
-        ours = Cell(f"{value:.{digits}f}", "best" if best else "plain")
+        ours = Cell(f"{value:.{digits}f}", "best" if is_best else "plain")
     elif bound is not None and theirs is not None:
-        ours = Cell(f"< {bound:.{digits}f}", "best" if best else "plain")
+        ours = Cell(f"< {bound:.{digits}f}", "best" if is_best else "plain")
     else:
         ours, mark = without_value(row), no_mark
     text = ours.text + ("" if theirs is None else f" ({theirs:.{digits}f})")

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ncfbench.catalog import find_encoder, find_loss, find_sampler
+from ncfbench.catalog import find_encoder, find_loss, find_sampler, serves
 from ncfbench.paper.printed import RECALL, Measure
 from ncfbench.reporting.formats import counted, three_digits
+from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.quality import ERROR
 from ncfbench.reporting.rows import Comparison
-from ncfbench.reporting.table import Cell, Table, sentence, slug
+from ncfbench.reporting.table import Cell, Col, Table, sentence, slug
 from ncfbench.reporting.views.layout import (
     BUSY,
-    Column,
+    LABELS,
     Mark,
-    Render,
     Row,
-    arrange,
+    best_of,
     by_settings,
     by_table,
-    data_names,
-    label_of,
+    data_notes,
     losses,
     marks,
     no_mark,
+    order,
+    sampler_of,
+    subject_of,
     without_value,
 )
-from ncfbench.runs.arms import sampler_label
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import ONE_SEED_FACTOR
 
@@ -57,64 +58,78 @@ SPEEDUPS: tuple[tuple[str, Measure, bool], ...] = (
     ("total", "total_speedup", True),
 )
 """The paper's three columns: heading, measure, and whether times decide it."""
+INVALID = Cell("invalid", "muted")
+INVALID_NOTE = "invalid: the sampler cannot train with this loss."
 NO_BASELINE = ("no baseline", "no baseline of this seed")
 """Statuses of rows without any ratio: a table of nothing else is left out."""
 
 
 def speedup_tables(comparisons: Sequence[Comparison]) -> list[Table]:
-    """Return a speedup table for each loss and choice of settings that have a baseline."""
+    """Return a speedup table for each data set, loss and choice of settings that have a baseline,
+    above it who is soonest.
+    """
     tables = []
-    for (loss, settings), own in by_table(comparisons).items():
-        baseline = find_sampler(own[0].runs[0].baseline_sampler).title
-        rows = [row for each in own for row in each.speedups]
+    for (data, loss, settings), own in by_table(comparisons).items():
+        rows = sorted((row for each in own for row in each.speedups), key=order)
         if all(row["status"] in NO_BASELINE for row in rows):
             continue
         times, mark = marks(rows)
-        columns = [
-            Column(heading, loss, partial(_speedup, measure, mark if timed else None), measure)
-            for heading, measure, timed in SPEEDUPS
-        ]
-        notes = [_reference_note(own), *_untrained_notes(own), INTERVAL_NOTE, TIES_NOTE]
+        cols = [*LABELS]
+        for heading, measure, is_timed in SPEEDUPS:
+            render = partial(_speedup, measure, mark if is_timed else no_mark)
+            cols.append(Col(heading, partial(render, best_of(rows, measure))))
+        cols.append(Col("n", lambda row: row.get("seeds") or 0))
+        notes = [*data_notes(data, own), _reference_note(own), *_untrained_notes(own)]
+        notes += [INTERVAL_NOTE, TIES_NOTE]
         notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in rows)
         notes += times
         if any(row.get("same_environment") is False for row in rows):
             notes.append("Some times are of different machines.")
-        title = f"Speedup over {baseline}, {find_loss(loss).title} loss: {label_of(own)}"
-        name = slug("speedup", loss, settings)
-        columns.append(Column("n", loss, _seeds))
-        table = arrange(title, own, rows, columns, notes, name=name)
-        tables.append(replace(table, lead=" ".join(filter(None, map(_soonest, own)))))
+        over = (
+            f"{find_sampler(own[0].runs[0].baseline_sampler).title}, {find_loss(loss).title} loss"
+        )
+        tables.append(
+            Table.of(
+                f"Speedup over {over}: {subject_of(data, own)}",
+                cols,
+                rows,
+                notes,
+                lead=" ".join(filter(None, map(_soonest, own))),
+                labels=len(LABELS),
+                grouped=1,
+                name=slug("speedup", data, loss, settings),
+            )
+        )
     return tables
 
 
 def parts_tables(comparisons: Sequence[Comparison]) -> list[Table]:
-    """Return what the ratios of each speedup table and data set are made of."""
+    """Return what the ratios of each speedup table are made of."""
     tables = []
-    for (loss, settings), of_table in by_table(comparisons).items():
-        columns = [Column(heading, loss, render) for heading, render in PARTS.items()]
-        for data in data_names(of_table):
-            own = [each for each in of_table if each.data == data]
-            rows = [row for each in own for row in each.speedups]
-            title = (
-                f"What the ratios are made of, {find_loss(loss).title} loss: {label_of(own)}"
-                " (full account; step beside it)"
+    for (data, loss, settings), own in by_table(comparisons).items():
+        what = f"What the ratios are made of, {find_loss(loss).title} loss"
+        tables.append(
+            Table.of(
+                f"{what}: {subject_of(data, own)} (full account; step beside it)",
+                [*LABELS, *(Col(heading, render) for heading, render in PARTS.items())],
+                sorted((row for each in own for row in each.speedups), key=order),
+                _by_row_notes(own),
+                labels=len(LABELS),
+                grouped=1,
+                name=slug("parts", data, loss, settings),
             )
-            name = slug("parts", data[0], loss, settings)
-            notes = _by_row_notes(own)
-            tables.append(arrange(title, own, rows, columns, notes, name=name))
+        )
     return tables
 
 
 def recall_tables(comparisons: Sequence[Comparison]) -> list[Table]:
-    """Return a recall table of all losses for each choice of other settings."""
+    """Return a recall table of all losses for each data set and choice of other settings."""
     tables = []
-    for settings, own in by_settings(comparisons).items():
+    for (data, settings), own in by_settings(comparisons).items():
         rows = [row for each in own for row in each.recalls]
         known = [row for row in rows if row.get("reported_epoch") is not None]
         epochs = {f"{row['reported_epoch']:.3g}" for row in known}
-        render = partial(_recall, len(epochs) > 1)
-        columns = [Column(find_loss(name).title, name, render, RECALL) for name in losses(own)]
-        notes = [RECALL_NOTE]
+        notes = [*data_notes(data, own), RECALL_NOTE]
         if any((row.get(f"{RECALL}_chance") or 0) >= 1 for row in rows):
             notes.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
         if any(row.get(RECALL) is not None and row.get(f"{RECALL}_error") is None for row in rows):
@@ -127,9 +142,38 @@ def recall_tables(comparisons: Sequence[Comparison]) -> list[Table]:
         kind = "test links" if is_known else "cold test items"
         has_new = any(row.get(f"{RECALL}_new_items") is not None for row in rows)
         notes += [KINDS_NOTE] if is_known and has_new else []
-        title = f"Recall@50 on {kind}: {label_of(own)}"
-        tables.append(arrange(title, own, rows, columns, notes, name=slug("recall", settings)))
+        title = f"Recall@50 on {kind}: {subject_of(data, own)}"
+        render = partial(_recall, len(epochs) > 1)
+        name = slug("recall", data, settings)
+        tables.append(by_loss(title, own, rows, render, notes, name=name))
     return tables
+
+
+def by_loss(
+    title: str,
+    comparisons: Sequence[Comparison],
+    rows: Sequence[Row],
+    render: Callable[[Sequence[Row], Row], Cell],
+    notes: Sequence[str],
+    *,
+    name: str,
+) -> Table:
+    """Return a table of recalls, with a column for each loss.
+
+    Args:
+        rows: of all losses.
+        render: makes a cell of the best rows and its own row.
+    """
+    arms = grouped(
+        sorted(rows, key=order), lambda row: (row["encoder"], row["sampler"], row["variant"])
+    )
+    best = best_of(rows, RECALL)
+    cols = [Col(col.heading, partial(_label, col)) for col in LABELS]
+    for loss in losses(comparisons):
+        cols.append(Col(find_loss(loss).title, partial(_of_loss, loss, partial(render, best))))
+    table = Table.of(title, cols, [*arms.values()], notes, labels=len(LABELS), grouped=1, name=name)
+    is_invalid = any(INVALID in row for row in table.rows)
+    return replace(table, notes=(*[INVALID_NOTE] * is_invalid, *table.notes))
 
 
 def _soonest(comparison: Comparison) -> str:
@@ -143,12 +187,12 @@ def _soonest(comparison: Comparison) -> str:
         return ""
     best = max(rows, key=lambda row: float(row["total_speedup"]))
     where = f"{comparison.config.dataset}, {find_encoder(comparison.config.encoder).title}"
-    label, baseline = _label(best), find_sampler(best["baseline"]).title
+    label, baseline = sampler_of(best), find_sampler(best["baseline"]).title
     if best["status"] == "baseline":
         return f"{where}: none is sooner than {label}."
     ends = [best[f"total_speedup_{end}"] for end in ("lower", "upper")]
     interval = "" if None in ends else f"95 %: {ends[0]:.3g} to {ends[1]:.3g}, "
-    ties = [_label(row) for row in rows if row is not best and "total_speedup" in row["tied"]]
+    ties = [sampler_of(row) for row in rows if row is not best and "total_speedup" in row["tied"]]
     return (
         f"{where}: {label} comes down to the smallest loss of {baseline}"
         f" {three_digits(best['total_speedup'])} times sooner"
@@ -157,28 +201,21 @@ def _soonest(comparison: Comparison) -> str:
     )
 
 
-def _label(row: Row) -> str:
-    return sampler_label(row["sampler"], row["variant"])
-
-
 def _reference_note(comparisons: Sequence[Comparison]) -> str:
-    names = data_names(comparisons)
     parts = []
     for each in comparisons:
         own = [row for row in each.speedups if row["status"] == "baseline"]
-        usual = find_encoder(each.config.encoder).negatives
+        info = find_encoder(each.config.encoder)
         for row in own:
-            which = f" {row['variant'] or f'k={usual}'}" if len(own) > 1 else ""
-            name = f"{names[each.data]} {row['encoder']}{which}"
-            parts.append(f"{name}: {row['reference_loss']:.4f}")
+            which = f" {row['variant'] or f'k={info.negatives}'}" if len(own) > 1 else ""
+            parts.append(f"{info.title}{which}: {row['reference_loss']:.4f}")
     known = "; ".join(parts) or "none: no baseline has trained"
     return f"Reference loss (smallest probe of the baseline, mean over seeds): {known}."
 
 
 def _untrained_notes(comparisons: Sequence[Comparison]) -> list[str]:
-    names = data_names(comparisons)
     reasons = [
-        f"No ratio, {names[each.data]} {row['encoder']}: {row['reason']}"
+        f"No ratio, {find_encoder(row['encoder']).title}: {row['reason']}"
         for each in comparisons
         for row in each.speedups
         if row["status"] in ("not trained", "no baseline") and row.get("reason")
@@ -203,13 +240,12 @@ def _by_row_notes(comparisons: Sequence[Comparison]) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _speedup(measure: str, marked: Mark | None, row: Row, best: bool) -> Cell:
+def _speedup(measure: str, mark: Mark, best: Sequence[Row], row: Row) -> Cell:
     """Return the cell of a ratio.
 
     Args:
-        marked: what marks ratios of times; None of iterations, which no machine decides.
+        mark: of ratios of times; :func:`no_mark` of iterations, which no machine decides.
     """
-    mark = marked or no_mark
     value, at_most = row.get(measure), row.get(f"{measure}_at_most")
     if value is None:
         if at_most is None:
@@ -220,30 +256,41 @@ def _speedup(measure: str, marked: Mark | None, row: Row, best: bool) -> Cell:
     if lower is not None and upper is not None and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
     signs = mark(row)
-    return Cell(text + signs, "best" if best and BUSY.sign not in signs else "plain")
+    is_best = any(row is each for each in best) and BUSY.sign not in signs
+    return Cell(text + signs, "best" if is_best else "plain")
 
 
-def _seeds(row: Row, best: bool) -> Cell:
-    return Cell(str(row.get("seeds") or 0))
-
-
-def _recall(has_epoch: bool, row: Row, best: bool) -> Cell:
+def _recall(has_epoch: bool, best: Sequence[Row], row: Row) -> Cell:
     value, error = row.get(RECALL), row.get(f"{RECALL}_error")
     if value is None:
         return without_value(row)
     text = f"{value:.4f}" + ("" if error is None else f" ± {error:.4f}")
     text += f" ({row['seeds']})" if row["seeds"] > 1 else ""
     text += f" @{row['reported_epoch']:.3g}" if has_epoch else ""
-    return Cell(text, "best" if best else "plain")
+    return Cell(text, "best" if any(row is each for each in best) else "plain")
 
 
-def _full_over_step(row: Row, best: bool) -> Cell:
+def _label(col: Col, rows: Sequence[Row]) -> Cell:
+    return col.cell(rows[0])
+
+
+def _of_loss(loss: str, render: Callable[[Row], Cell], rows: Sequence[Row]) -> Cell:
+    """Return the cell of an arm's row of a loss, or why it has none."""
+    row = next((row for row in rows if row["loss"] == loss), None)
+    if row is not None:
+        return render(row)
+    strata = "user" if "by user" in rows[0]["variant"] else "item"
+    info = find_sampler(rows[0]["sampler"]).with_strata(strata)
+    return Cell("no run", "muted") if serves(info, find_loss(loss)) else INVALID
+
+
+def _full_over_step(row: Row) -> Cell:
     full, step = row.get("full_iteration_seconds"), row.get("step_iteration_seconds")
     return Cell(f"{full / step:.2f}") if full and step else without_value(row)
 
 
-def _number(column: str, digits: int, scale: float = 1) -> Render:
-    def render(row: Row, best: bool) -> Cell:
+def _number(column: str, digits: int, scale: float = 1) -> Callable[[Row], Cell]:
+    def render(row: Row) -> Cell:
         value = row.get(column)
         if value is not None:
             return Cell(f"{value * scale:,.{digits}f}")
@@ -252,7 +299,7 @@ def _number(column: str, digits: int, scale: float = 1) -> Render:
     return render
 
 
-PARTS: Mapping[str, Render] = {
+PARTS: Mapping[str, Callable[[Row], Cell]] = {
     "items": _number("item_slots", 0),
     "full ms": _number("full_iteration_seconds", 2, 1e3),
     "step ms": _number("step_iteration_seconds", 2, 1e3),
