@@ -69,7 +69,7 @@ def test_times_of_separate_runs_are_marked():
     assert shown["iid"] == ["1.00", "1.00", "1.00"]
     explained = "†: times of separate runs, not interleaved"
     assert any(note.startswith(explained) for note in table.notes)
-    assert table.notes[0].endswith("citeulike cnn k=10: 3.0000; citeulike cnn k=20: 4.0000.")
+    assert table.notes[0].endswith("CNN k=10: 3.0000; CNN k=20: 4.0000.")
     table = beside_tables(found, {})[0]
     texts = texts_of(table)
     assert texts["strat-ns"][0].endswith(" †")
@@ -210,7 +210,7 @@ def test_titles_name_b_s_k_and_seeds():
     found = compare(group(runs))
     (speedup,), (parts,) = speedup_tables(found), parts_tables(found)
     settings = "b=64, k=10 (CNN), k=5 (LSTM), epochs=6, seeds 0, 1, 5"
-    assert speedup.title == f"Speedup over iid, SG loss: {settings}"
+    assert speedup.title == f"Speedup over iid, SG loss: citeulike, {settings}"
     assert settings in parts.title
     assert "strat (s=8)" in cells_of(speedup)
     assert seeds_label([2, 0, 1]) == "seeds 0 to 2"

@@ -181,7 +181,7 @@ def test_a_status_is_of_the_arm_and_not_of_its_baseline(tmp_path, seeds, reason,
     assert rows["ns"]["tied"] == []
     ratio = rows["ns"].get("per_iteration_speedup")
     assert ratio == (pytest.approx(4) if is_timed else None)
-    check(invoke("report", tmp_path), 0, f"No ratio, citeulike cnn: {reason}")
+    check(invoke("report", tmp_path), 0, f"No ratio, CNN: {reason}")
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 

@@ -67,7 +67,7 @@ def test_only_leaves_the_written_tables_alone(folder):
         (["--only", "sampler"], 2, "KEY=VALUE"),
         (["--only", "b=128", "--only", "encoder=lstm"], 7, "has all of b=128, encoder=lstm"),
         (["--only", "b=128", "--verify"], 2, "leave --only out"),
-        (["--table", "speedupp-sg"], 2, "did you mean 'speedup-sg'"),
+        (["--table", "speedupp-citeulike-sg"], 2, "did you mean 'speedup-citeulike-sg'"),
         (["--table", "recall", "--verify"], 2, "leave --table out"),
         (["--profiles", "nowhere"], 2, "No profile in nowhere"),
         (["--profiles", "p", "--export", "e"], 2, "leave --profiles out"),
@@ -84,13 +84,16 @@ def test_tables_by_name(folder):
     tables = document(folder)["tables"]
     assert {table["name"] for table in tables} <= set(names)
     assert len({table["name"] for table in tables}) == len(tables)
-    (chosen,) = document(folder, "--table", "speedup-sg")["tables"]
+    (chosen,) = document(folder, "--table", "speedup-citeulike-sg")["tables"]
     settings = "b=512, s=4, k=10 (CNN), k=5 (LSTM), seeds 0 to 2"
-    assert chosen["title"] == f"Speedup over iid, SG loss: {settings}"
+    assert chosen["title"] == f"Speedup over iid, SG loss: citeulike, {settings}"
     several = document(folder, "--table", "speedup")["tables"]
-    assert [table["name"] for table in several] == ["speedup-sg-batch-size-128", "speedup-sg"]
+    assert [table["name"] for table in several] == [
+        "speedup-citeulike-sg-batch-size-128",
+        "speedup-citeulike-sg",
+    ]
     csv = report(folder, "--format", "csv", "--table", "recall").stdout
-    assert "encoder,sampler,citeulike: SG\n" in csv
+    assert "encoder,sampler,SG\n" in csv
 
 
 def test_a_folder_gets_a_file_for_each_table(folder, tmp_path):
@@ -103,7 +106,11 @@ def test_a_folder_gets_a_file_for_each_table(folder, tmp_path):
         assert text.startswith(r"% Needs \usepackage{booktabs}.")
     there.mkdir()
     check(report(folder, "--format", "csv", "-o", there), 0)
-    assert {"speedup-sg", "recall"} <= {path.stem for path in there.glob("*.csv")} < set(files)
+    assert (
+        {"speedup-citeulike-sg", "recall-citeulike"}
+        <= {path.stem for path in there.glob("*.csv")}
+        < set(files)
+    )
     check(report(folder, "--format", "json", "--output", there), 2, "name a file")
 
 
