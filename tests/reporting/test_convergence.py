@@ -125,7 +125,7 @@ def test_an_untrained_baseline_gives_no_ratio(tmp_path):
     write_run(tmp_path, "ns", [9, 6, 5, 4, 3, 2], 20)
     done = invoke("report", tmp_path)
     said = " ".join(done.stdout.split())
-    assert "No ratio, citeulike cnn: iid has not trained: its smallest loss comes at" in said
+    assert "No ratio, CNN: iid has not trained: its smallest loss comes at" in said
     assert "Use another learning rate or a smaller batch, or train longer." in said
     rows = {
         row["sampler"]: row
