@@ -48,11 +48,11 @@ def test_a_race_leaves_ordinary_runs_and_an_answer(raced):
     assert names == {"answer.json", ".lock"}
     records, problems = runs.read_all(raced.folder)
     assert problems == []
-    # Two seeds of what is recommended, and of the next one.
-    assert len(answer.best.runs) == 2
-    assert sum(len(each.runs) == 2 for each in answer.main) == 2
+    # Further seeds of what is recommended, and of the next one.
+    assert len(answer.best.runs) > 1
+    assert sum(len(each.runs) > 1 for each in answer.main) == 2
     finished = [one for one in records if one.summary["status"] == "finished"]
-    assert {one.config.seed for one in finished} == {0, 1}
+    assert {0, 1} <= {one.config.seed for one in finished}
     turns = {one.environment["interleaved"][0] for one in finished}
     assert len(turns) == 1  # all took turns
     lost = [each for each in answer.arms if each.status == "diverged"]

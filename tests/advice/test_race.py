@@ -225,8 +225,8 @@ def test_a_search_goes_on_beside_whoever_leads(hold, recall):
     left = [each for each in state.entrants if each.status is Status.LEFT]
     assert any("in a wave" in each.reason for each in left)
     assert 0.7 * 300 < state.spent_seconds <= 300
-    # Two of the best get a second seed; they are equal here.
-    seeded = [each.config for each in state.entrants if each.seeds == [0, 1]]
+    # Two of the best get further seeds; they are equal here.
+    seeded = [each.config for each in state.entrants if len(each.seeds) > 1]
     assert [hidden(config, 60.0) for config in seeded] == [hidden(best.config, 60.0)] * 2
 
 
