@@ -203,9 +203,13 @@ def _answer(runs: Sequence[Run], floors: Sequence[FloorResult]) -> Answer | None
     if left := len(here) - sum(map(len, arms)):
         text = f"{counted(left, 'run')} left out: a longer one has its arm and seed."
         reasons.append(Caveat("shorter_runs", text))
-    is_validated = all(_first(arm).evaluated(f"validation_{RECALL}") for arm in arms)
+    validation = f"validation_{RECALL}"
+    chances = {name: kept_chance(here, name) for name in (validation, TEST_RECALL)}
+    # A recall that is 1 by construction decides nothing.
+    is_validated = (chances[validation] or 0.0) < 1
+    is_validated &= all(_first(arm).evaluated(validation) for arm in arms)
     split: Split = "validation" if is_validated else "test"
-    chance = kept_chance(here, f"{split}_{RECALL}")
+    chance = chances[f"{split}_{RECALL}"]
     ranked, level = rank_soonest([_unranked(arm, split, chance) for arm in arms])
     return Answer(
         config=here[0].config,
@@ -216,7 +220,7 @@ def _answer(runs: Sequence[Run], floors: Sequence[FloorResult]) -> Answer | None
         reasons=reasons,
         floors=floors,
         split=split,
-        chance=kept_chance(here, TEST_RECALL),
+        chance=chances[TEST_RECALL],
         split_chance=chance,
     )
 

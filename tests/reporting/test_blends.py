@@ -31,12 +31,12 @@ def write_blend(folder, recall, apart=0.05):
         (
             0.70,
             0.04,
-            "Ridge regression reaches 0.540 in 1 s without training, ns alone 0.530 (-0.010 ",
+            "Ridge regression reaches 0.540 in 1 s without training, this arm alone 0.530 (-0.010 ",
         ),
         (
             0.55,
             0.14,
-            "Training is not clearly worth it, by these runs: ridge regression reaches 0.540",
+            "Training is not clearly worth it yet, by these runs: ridge regression reaches 0.540",
         ),
     ],
 )
@@ -49,9 +49,8 @@ def test_what_is_clearly_above_the_floor_is_no_reason_against_training(
     floors = [floor_row("ridge", 0.54, 1.0, **own)]
     tables.write_rows(tmp_path / FILE, floors, schemas.FLOOR)
     (answer,) = collect(tmp_path, tmp_path).answered["answers"]
-    sentences = answer["headline"].split("nothing to compare. ")[-1]
-    assert sentences.startswith(begins)
-    assert f"reach {recall:.3f}: {recall - 0.54:+.3f} ± " in sentences
+    assert begins in answer["headline"]
+    assert f"reach {recall:.3f}: {recall - 0.54:+.3f} ± " in answer["headline"]
 
 
 def test_a_blend_beside_a_floor_of_other_users_is_not_compared(tmp_path):

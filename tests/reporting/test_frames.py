@@ -42,9 +42,9 @@ def test_arms_have_the_target_and_the_ratios_of_their_seed(tmp_path):
 
 
 def test_caveats_have_codes(tmp_path):
-    write_run(tmp_path, "iid", [9, 5, 3], 40)
-    write_run(tmp_path, "ns", [9, 4, 2], 10)
+    write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
     (answer,) = json.loads(invoke("report", tmp_path, "--json").stdout)["answers"]
     codes = [caveat["code"] for caveat in answer["caveats"]]
-    assert codes == ["one_seed", "not_interleaved"]
-    assert [caveat["sentence"] for caveat in answer["caveats"]] == answer["trust"][:2]
+    assert codes == ["assumed_spread", "decided_by_test", "still_falling", "not_interleaved"]
+    assert all(caveat["sentence"].endswith(".") for caveat in answer["caveats"])
