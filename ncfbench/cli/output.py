@@ -9,7 +9,6 @@ import os
 import select
 import shlex
 import sys
-import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-WIDTH = 80
 STREAMS = (1, 2)
 """Descriptors of standard output and error."""
 typed: list[str] = []
@@ -151,19 +149,14 @@ def print_answer(found: Mapping[str, Any], tables: Iterable[Table] = ()) -> None
     """Print the answer of a race: what to deploy, the paragraph, tables, what to trust, what to do
     next.
     """
-    deploy = found["deploy"]["lines"] if found.get("deploy") else ()
-    lines = [line if line.startswith("  ") else _folded(line) for line in deploy]
-    views: list[Table | str] = [*lines, _folded(found["headline"]), "", *tables]
+    for line in found["deploy"]["lines"] if found.get("deploy") else ():
+        (print_views if line.startswith(" ") else print_sentences)(line)
+    print_sentences(found["headline"], "")
+    print_views(*tables)
     if found["trust"]:
-        views += [_folded(f"How far to trust it: {' '.join(found['trust'])}"), ""]
+        print_sentences(f"How far to trust it: {' '.join(found['trust'])}", "")
     for step in found["next"]:
-        views += [f"{step['purpose']}:", f"  {step['command']}"]
-    print_views(*views)
-
-
-def _folded(text: str) -> str:
-    """Return a paragraph in lines of 80 columns; flags stay whole."""
-    return textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
+        print_views(f"{step['purpose']}:", f"  {step['command']}")
 
 
 def print_sentences(*sentences: str) -> None:

@@ -119,7 +119,7 @@ class Table:
         notes: sentences below the table.
         name: stable name, for ``report --table`` and LaTeX's labels; by default from the title.
         lead: paragraph between title and table.
-        labels: leading columns that name a row, repeated where a table is split into blocks.
+        labels: leading columns that name a row.
         grouped: leading columns whose value is shown once for neighbouring rows that share it. A
             rule separates such groups of rows.
         section: of a report, which shows some sections on demand.
@@ -167,9 +167,9 @@ class Table:
             for index in columns
         )
 
-    def spans(self, shown: Iterable[int] | None = None) -> list[tuple[str, list[int]]]:
-        """Return neighbouring columns, of those shown, by the heading of their group."""
-        indices = range(len(self.header)) if shown is None else shown
+    def spans(self) -> list[tuple[str, list[int]]]:
+        """Return neighbouring columns by the heading of their group."""
+        indices = range(len(self.header))
         grouped = itertools.groupby(indices, lambda index: self.header[index].group)
         return [(group, list(columns)) for group, columns in grouped]
 
