@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,7 +197,7 @@ def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[s
         **results.answered,
         "speedup": results.speedup,
         "recall": results.recall,
-        "claims": [asdict(one) for one in results.claims],
+        "claims": [one._asdict() for one in results.claims],
         "sensitivity": results.sensitivity(),
         "tables": json.render(chosen_tables(results, wanted)),
         "figures": drawn,

@@ -1,1 +1,1 @@
-"""The paper's figures and claims (KDD 2017), and the rules that judge its claims by ours."""
+"""The figures that the paper printed (KDD 2017)."""

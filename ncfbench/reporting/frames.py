@@ -285,6 +285,13 @@ def interval_columns(name: str, estimate: Estimate | None) -> dict[str, float | 
     return {name: value, f"{name}_lower": lower, f"{name}_upper": upper}
 
 
+def estimate_of(row: Mapping[str, Any], name: str) -> Estimate | None:
+    """Return the estimate of three columns of a row over seeds; None where it has none."""
+    if row.get(name) is None:
+        return None
+    return Estimate(row[name], row[f"{name}_lower"], row[f"{name}_upper"], row["seeds"])
+
+
 ARMS: Mapping[str, tuple[pa.DataType, Callable[[Run], Any]]] = {
     "run": (pa.string(), lambda run: run.name),
     "dataset": (pa.string(), lambda run: run.config.dataset),

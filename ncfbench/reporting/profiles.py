@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncfbench.paper.measures import estimate_of
-from ncfbench.reporting.frames import Run
+from ncfbench.reporting.frames import Run, estimate_of
 from ncfbench.reporting.labels import unusual_settings
 from ncfbench.reporting.rows import Comparison
 from ncfbench.runs.arms import COMPUTATION_SETTINGS, TIMELESS_SETTINGS, Variant, shared_settings

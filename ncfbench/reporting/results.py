@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from ncfbench.config import Folder, Locations, RunConfig
 from ncfbench.errors import UsageError, shown
-from ncfbench.paper.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting import frames, targets
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.beside import (
@@ -27,7 +26,7 @@ from ncfbench.reporting.beside import (
     write_manifests,
 )
 from ncfbench.reporting.board import Board, find_board
-from ncfbench.reporting.evidence import find_evidence
+from ncfbench.reporting.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.profiles import ProfiledComparison, find_profiled
@@ -173,7 +172,7 @@ class Results:
         """The paper's claims that do not depend on its hardware, judged by these runs."""
         if any(runs[0].chosen_baseline for runs in self.groups):
             return []
-        return judge_claims(find_evidence(self.comparisons, self.profiled))
+        return judge_claims(self.comparisons, self.profiled)
 
     @cached_property
     def beside_paper(self) -> list[Table]:

@@ -5,9 +5,7 @@ import itertools
 import pytest
 from literal_runs import record
 
-from ncfbench.paper.claims import judge_claims
-from ncfbench.paper.measures import DISTURBED
-from ncfbench.reporting.evidence import find_evidence
+from ncfbench.reporting.claims import DISTURBED, judge_claims
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.rows import compare
 from ncfbench.reporting.views.paper import claims_table
@@ -21,7 +19,7 @@ def judged(runs, busy=""):
     comparisons = compare(group(runs))
     for row in itertools.chain(*(each.speedups for each in comparisons)):
         row["full_iteration_spread"] = 0.3 if row["sampler"] == busy else 0.1
-    found = judge_claims(find_evidence(comparisons, []))
+    found = judge_claims(comparisons, [])
     assert len({one.claim for one in found}) == len(found)
     return {one.claim: one for one in found}
 

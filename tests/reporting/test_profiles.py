@@ -6,8 +6,7 @@ import pytest
 from folders import filled
 from literal_runs import record
 
-from ncfbench.paper.claims import judge_claims
-from ncfbench.reporting.evidence import find_evidence
+from ncfbench.reporting.claims import judge_claims
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.profiles import find_profiled
 from ncfbench.reporting.rows import compare
@@ -126,7 +125,7 @@ def test_another_baseline_than_the_profile_s_is_left_out():
 
 def soonest(runs, rows):
     """Verdicts by profiles; the runs' own differ in words."""
-    verdicts = judge_claims(find_evidence(compare(group(runs)), joined(runs, rows)))
+    verdicts = judge_claims(compare(group(runs)), joined(runs, rows))
     return [verdict for verdict in verdicts if "profile" in verdict.evidence]
 
 

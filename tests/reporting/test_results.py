@@ -7,7 +7,7 @@ import pytest
 from folders import write_run
 from kept import FOLDERS, REPOSITORY, kept
 
-from ncfbench.paper.measures import DISTURBED
+from ncfbench.reporting.claims import DISTURBED
 from ncfbench.reporting.drift import verify
 from ncfbench.reporting.results import collect
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from ncfbench.catalog import find_loss
 from ncfbench.paper import printed
-from ncfbench.paper.claims import ClaimVerdict
-from ncfbench.paper.measures import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from ncfbench.paper.printed import RECALL, SPEEDUP_LOSS, Measure, PrintedCell
+from ncfbench.reporting.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED, ClaimVerdict
 from ncfbench.reporting.frames import by_variant
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug
