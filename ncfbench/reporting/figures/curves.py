@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import product
+from itertools import groupby
 from typing import Any
 
-from ncfbench.catalog import find_loss, find_sampler
+from ncfbench.catalog import find_encoder, find_loss, find_sampler
+from ncfbench.config import RunConfig
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.arms import TEST_RECALL, ArmResult
 from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
+    Level,
     add_legend_below,
-    describe,
-    draw_floors,
+    draw_levels,
     entitle,
     finish,
     label_few,
@@ -26,6 +27,7 @@ from ncfbench.reporting.figures.drawing import (
     thin,
 )
 from ncfbench.reporting.frames import Run, by_variant
+from ncfbench.reporting.labels import label
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
 from ncfbench.runs.arms import Variant
 
@@ -33,8 +35,12 @@ MOST_NAMED = 8
 """Arms of an answer that are named and coloured; the others are grey."""
 FADED = 0.3
 """Opacity of arms that the answer's table leaves out."""
-BOUNDS = {"at_least": (r"$\uparrow$", "at least"), "at_most": (r"$\downarrow$", "at most")}
-"""Arrows at what is only bounded; carets would look like the marks of some samplers."""
+BOUND = {"linestyle": "-", "linewidth": 0.8, "alpha": 0.6, "zorder": 1.5}
+"""Style of what is only bounded."""
+TARGETS_NOTE = (
+    "Bands: 95 % intervals over seeds. Thin lines: bounds, where some seed never came there, or was"
+    " past it at its first evaluation"
+)
 
 
 def draw_answer(answer: Answer) -> Drawing | None:
@@ -62,7 +68,7 @@ def draw_answer(answer: Answer) -> Drawing | None:
         if measure == "probe_loss":
             _finish_losses(axis, answer.arms)
         elif measure == TEST_RECALL:
-            draw_floors(axis, answer.floors)
+            draw_levels(axis, _levels(answer))
         if measure == f"{answer.split}_{answer.metric.replace('@', '_at_')}" and answer.target:
             axis.axhline(-answer.target, color=GREY, linewidth=0.8, linestyle="--")
         label_few(axis.xaxis)
@@ -72,11 +78,22 @@ def draw_answer(answer: Answer) -> Drawing | None:
     return entitle(figure, answer.title, answer.data_label)
 
 
+def _levels(answer: Answer) -> list[Level]:
+    """Return the levels of the floors, and of the blend once both its parts are there."""
+    found = [Level(floor.label(), floor.recall, floor.seconds) for floor in answer.floors]
+    best = answer.best
+    for blend in answer.blends if best is not None and best.has_run else ():
+        recall = blend.judged("test").recall
+        seconds = blend.floor.seconds + best.feature_seconds + best.curve.clock
+        found.append(Level(f"both {recall:.3f}", recall, seconds, "--"))
+    return found
+
+
 def draw_targets(runs: Sequence[Run]) -> Drawing | None:
-    """Draw the speedup, in total and in iterations, at every level of loss and recall.
+    """Draw how many times sooner each arm comes to every level of loss and recall.
 
     The band is the 95 % interval over seeds. Where some seed did not reach a level, or was past it
-    at its first evaluation, an arrow points to the side on which the ratio lies.
+    at its first evaluation, a thin line is a bound of the ratio.
 
     Returns:
         None where no level has a ratio.
@@ -85,19 +102,19 @@ def draw_targets(runs: Sequence[Run]) -> Drawing | None:
     config, variants = runs[0].config, by_variant(runs)
     if not any(target.speedup.total for own in found.values() for target in own):
         return None
-    figure = new_figure(9.5, 6.2)
-    axes = figure.subplots(2, 2)
+    figure = new_figure(9.5, 4.4)
+    axes = figure.subplots(1, 2, sharey=True)
     loss = find_loss(config.loss).title
-    kinds = {"total": "speedup, total", "iterations": "speedup, # of iterations"}.items()
-    grid = zip(axes.flat, product(kinds, found.items()), strict=True)
-    for axis, ((kind, y_label), (measure, own)) in grid:
+    baseline = find_sampler(runs[0].baseline_sampler).title
+    for axis, (measure, own) in zip(axes, found.items(), strict=True):
         for variant in main_variants(variants, config.encoder):
             shown = [target for target in own if target.variant == variant]
             if shown:
-                _plot_targets(axis, shown, kind, config.encoder)
+                _plot_targets(axis, shown, config.encoder)
         is_loss = measure == "probe_loss"
-        what = f"probe loss ({loss}, log scale)" if is_loss else "test recall@50"
-        axis.set(xlabel=f"target: {what}", ylabel=y_label)
+        axis.set(
+            xlabel=f"probe loss to come to ({loss})" if is_loss else "recall@50 to come to (test)"
+        )
         if is_loss:
             if all(target.level > 0 for target in own):
                 axis.set_xscale("log")
@@ -107,10 +124,18 @@ def draw_targets(runs: Sequence[Run]) -> Drawing | None:
         label_few(axis.yaxis)
         axis.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
         finish(axis)
-    _add_legend(figure, axes)
-    baseline = find_sampler(runs[0].baseline_sampler).title
-    title = f"Speedup over {baseline} at every target: {describe(runs)}"
-    return entitle(figure, title, runs[0].data_label)
+    axes[0].set(ylabel=f"times sooner than {baseline}")
+    axes[0].legend(frameon=False, loc="best")
+    is_simulated = any(run.is_simulated for run in runs)
+    simulated = ". Devices are SIMULATED: times are of no use" if is_simulated else ""
+    title = f"How much sooner than {baseline}, at every target: {_name(config)}"
+    note = f"{label(runs)}{simulated}. {TARGETS_NOTE}"
+    return entitle(figure, title, runs[0].data_label, note)
+
+
+def _name(config: RunConfig) -> str:
+    titles = find_encoder(config.encoder).title, find_loss(config.loss).title
+    return ", ".join([config.dataset, *titles])
 
 
 def _finish_losses(axis: Any, arms: Sequence[ArmResult]) -> None:
@@ -144,36 +169,20 @@ def _plot_arm(
     axis.plot(*zip(*points, strict=True), markevery=max(1, len(points) // 8), **style)
 
 
-def _add_legend(figure: Any, axes: Any) -> None:
-    handles = {
-        label: handle
-        for axis in axes.flat
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    bounds = {text for _, text in BOUNDS.values()}
-    shown = sorted(handles, key=bounds.__contains__)
-    add_legend_below(figure, [handles[label] for label in shown], shown)
-
-
-def _plot_targets(axis: Any, targets: Sequence[Target], kind: str, encoder: str) -> None:
+def _plot_targets(axis: Any, targets: Sequence[Target], encoder: str) -> None:
     """Plot one variant's speedup at each level that all its seeds reached, and bounds elsewhere."""
     style, targets = line_style(targets[0].variant), thin(targets)
-    points = [(target.level, getattr(target.speedup, kind)) for target in targets]
+    points = [(target.level, target.speedup.total) for target in targets]
     known = [(level, ratio) for level, ratio in points if ratio is not None]
-    label = targets[0].variant.label(encoder)
+    name = targets[0].variant.label(encoder)
     levels, values = [level for level, _ in known], [ratio.value for _, ratio in known]
-    axis.plot(levels, values, markevery=max(1, len(known) // 8), label=label, **style)
+    axis.plot(levels, values, markevery=max(1, len(known) // 8), label=name, **style)
     bands = [(level, ratio.lower, ratio.upper) for level, ratio in known if ratio.lower is not None]
     if len(bands) > 1:
         axis.fill_between(*zip(*bands, strict=True), color=style["color"], alpha=0.15, linewidth=0)
-    for end, (mark, text) in BOUNDS.items():
-        bounds = [
-            (target.level, bound)
-            for target in targets
-            if (bound := getattr(target.speedup, f"{kind}_{end}")) is not None
-        ]
-        if bounds:
-            shown = zip(*bounds[:: max(1, len(bounds) // 8)], strict=True)
-            arrow = {"linestyle": "none", "marker": mark}
-            axis.plot(*shown, color=style["color"], markersize=5, alpha=0.6, zorder=1.5, **arrow)
-            axis.plot([], [], color=GREY, markersize=7, label=text, **arrow)
+    for end in ("total_at_least", "total_at_most"):
+        # Of neighbouring levels alone: a line over those with a ratio would cross its curve.
+        ends = [(target.level, getattr(target.speedup, end)) for target in targets]
+        for is_bound, own in groupby(ends, lambda point: point[1] is not None):
+            if is_bound:
+                axis.plot(*zip(*own, strict=True), color=style["color"], **BOUND)

@@ -8,13 +8,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.errors import UsageError, install_command
-from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.frames import Run, grouped
-from ncfbench.reporting.labels import subject, unusual_label, usual_sizes
+from ncfbench.reporting.labels import unusual_label, usual_sizes
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import Variant
 from ncfbench.storage.tables import atomic_path, storage_errors
@@ -50,7 +49,7 @@ STYLES = styles_of(SAMPLERS)
 """Styles of samplers, told apart without colour too."""
 PLUGIN_STYLE: Style = {"color": "#56b4e9", "linestyle": "-.", "marker": "X"}
 GREY = "#7a7a7a"
-FLOOR_COLOR = "#404040"
+LEVEL_COLOR = "#404040"
 FURTHEST = 10.0
 """Times that the axis begins before the first curve, at most, to show a floor's seconds."""
 LABELS = 14
@@ -147,32 +146,44 @@ def label_few(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def draw_floors(axis: Any, floors: Sequence[FloorResult]) -> None:
-    """Draw the recall of each floor as a dotted line, with its label to the right of the axes.
+class Level(NamedTuple):
+    """A recall that is reached at once, after some seconds.
 
-    A line begins at the seconds that its floor takes, at most a factor of :data:`FURTHEST` before
-    the curves. Labels of floors that are close to each other stand below one another.
+    Attributes:
+        line: style of its line.
+    """
+
+    label: str
+    recall: float
+    seconds: float
+    line: str = ":"
+
+
+def draw_levels(axis: Any, levels: Sequence[Level]) -> None:
+    """Draw levels as lines, with their labels to the right of the axes.
+
+    A line begins at its seconds, at most a factor of :data:`FURTHEST` before the curves. Labels of
+    levels that are close to each other stand below one another.
 
     Args:
         axis: with its curves against seconds; its x-axis has the scale that it will have.
-        floors: in any order.
     """
-    if not floors:
+    if not levels:
         return
     left, right = axis.get_xlim()
-    taken = [floor.seconds for floor in floors]
+    taken = [level.seconds for level in levels]
     left, right = max(min(left, *taken), left / FURTHEST), max(right, 2 * max(taken))
-    style = {"color": FLOOR_COLOR, "linestyle": ":", "linewidth": 1.2}
-    for floor in floors:
-        axis.plot([max(floor.seconds, left), right], [floor.recall] * 2, **style)
+    for level in levels:
+        style = {"color": LEVEL_COLOR, "linestyle": level.line, "linewidth": 1.2}
+        axis.plot([max(level.seconds, left), right], [level.recall] * 2, **style)
     axis.set_xlim(left, right)
     bottom, top = axis.get_ylim()
     gap = (top - bottom) / LABELS
     y = top + gap
-    for floor in sorted(floors, key=lambda floor: -floor.recall):
-        y = min(floor.recall, y - gap)
+    for level in sorted(levels, key=lambda level: -level.recall):
+        y = min(level.recall, y - gap)
         place = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": "small"}
-        axis.annotate(floor.label(), (1.01, y), color=FLOOR_COLOR, annotation_clip=False, **place)
+        axis.annotate(level.label, (1.01, y), color=LEVEL_COLOR, annotation_clip=False, **place)
 
 
 def thin(points: Sequence[T]) -> list[T]:
@@ -187,17 +198,16 @@ def thin(points: Sequence[T]) -> list[T]:
     return [points[round(index * step)] for index in range(MOST_POINTS)]
 
 
-def describe(runs: Sequence[Run]) -> str:
-    """Return the data set, encoder, loss, settings, seeds and devices of runs that compare."""
-    is_simulated = any(run.is_simulated for run in runs)
-    return f"{subject(runs)}{', SIMULATED: times are of no use' if is_simulated else ''}"
-
-
-def entitle(figure: Any, title: str, data_label: str) -> Drawing:
-    """Write a title above a figure, in lines that fit, and the data set's label below it."""
-    width = min(int(LETTERS * figure.get_figwidth()), 95)
-    lines = textwrap.wrap(title, width, break_on_hyphens=False)
-    figure.suptitle("\n".join([*lines, *filter(None, [data_label])]))
+def entitle(figure: Any, title: str, data_label: str, note: str = "") -> Drawing:
+    """Write a title above a figure, in one line, the data set's label below it, and a note below
+    the figure.
+    """
+    size = min(12.0, 12.0 * LETTERS * figure.get_figwidth() / max(len(title), 1))
+    figure.suptitle("\n".join(filter(None, [title, data_label])), fontsize=size)
+    if note:
+        width = int(1.5 * LETTERS * figure.get_figwidth())
+        lines = textwrap.wrap(f"{note}.", width, break_on_hyphens=False)
+        figure.supxlabel("\n".join(lines), fontsize="small", color=LEVEL_COLOR)
     return Drawing(title, figure)
 
 
