@@ -155,10 +155,9 @@ def _verdicts(arms: _Arms) -> list[ClaimVerdict]:
         if figure is None:
             continue
         place = {name: arms.first[name] for name in PLACE} | {"settings": arms.settings}
-        names = ("value", "lower", "upper")
-        ends = {name: figure.number and getattr(figure.number, name) for name in names}
-        words = {"verdict": figure.judged, "evidence": figure.words}
-        found.append(ClaimVerdict(claim=claim, says=says, **place, **words, **ends))
+        number = figure.number
+        ends = (None,) * 3 if number is None else (number.value, number.lower, number.upper)
+        found.append(ClaimVerdict(claim, says, *place.values(), figure.judged, *ends, figure.words))
     return found
 
 

@@ -82,10 +82,11 @@ def _levels(answer: Answer) -> list[Level]:
     """Return the levels of the floors, and of the blend once both its parts are there."""
     found = [Level(floor.label(), floor.recall, floor.seconds) for floor in answer.floors]
     best = answer.best
-    for blend in answer.blends if best is not None and best.has_run else ():
-        recall = blend.judged("test").recall
-        seconds = blend.floor.seconds + best.feature_seconds + best.curve.clock
-        found.append(Level(f"both {recall:.3f}", recall, seconds, "--"))
+    if best is not None and best.has_run:
+        took = best.feature_seconds + best.curve.clock
+        for blend in answer.blends:
+            recall = blend.judged("test").recall
+            found.append(Level(f"both {recall:.3f}", recall, blend.floor.seconds + took, "--"))
     return found
 
 
