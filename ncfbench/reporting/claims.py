@@ -154,10 +154,11 @@ def _verdicts(arms: _Arms) -> list[ClaimVerdict]:
         figure = measure(arms)
         if figure is None:
             continue
-        place = {name: arms.first[name] for name in PLACE} | {"settings": arms.settings}
-        number = figure.number
-        ends = (None,) * 3 if number is None else (number.value, number.lower, number.upper)
-        found.append(ClaimVerdict(claim, says, *place.values(), figure.judged, *ends, figure.words))
+        names, number = ("value", "lower", "upper"), figure.number
+        known: dict[str, Any] = {name: number and getattr(number, name) for name in names}
+        known |= {name: arms.first[name] for name in PLACE} | {"settings": arms.settings}
+        known |= {"verdict": figure.judged, "evidence": figure.words}
+        found.append(ClaimVerdict(claim=claim, says=says, **known))
     return found
 
 
