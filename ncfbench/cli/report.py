@@ -221,9 +221,9 @@ def _collect(where: Locations, wanted: Wanted, only: Sequence[str], **chosen: An
     warn(results.problems)
     for line in results.left_out:
         say(f"Note: {line}")
-    for answer in sorted(where.runs_dir.glob("*/*/answer.json")):
-        say(f"Note: {shown(answer.parent)} is a race of its own; {answer.name} is its answer.")
-    if results.comparisons or (results.beside and not results.is_of_sweep):
+    for name, race in results.races.items():
+        say(f"Note: {name} is a race of its own: {' '.join(race['deploy']['lines'][:1])}")
+    if results.comparisons or results.races or (results.beside and not results.is_of_sweep):
         return results
     if results.is_of_sweep and not results.comparisons:
         raise NothingToReportError(

@@ -132,6 +132,22 @@ def find_tables(audits: Path, profiles: Path, wanted: Wanted) -> tuple[dict[str,
     return beside, problems
 
 
+def find_races(runs_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
+    """Return the answers of the races below a folder that say what to deploy, by their folders'
+    names, and messages about what cannot be read.
+    """
+    found, problems = {}, []
+    for path in sorted(runs_dir.glob("*/*/answer.json")):
+        try:
+            answer = tables.read_json(path)
+        except DataError as error:
+            problems.append(f"Skipped {path.parent.name}: {error}")
+            continue
+        if isinstance(answer, dict) and answer.get("deploy"):
+            found[path.parent.name] = answer
+    return found, problems
+
+
 def _values(rows: Rows, names: Sequence[str]) -> list[list[Any]]:
     return [[row.get(name) for name in names] for row in rows]
 

@@ -21,6 +21,7 @@ from ncfbench.reporting.beside import (
     Rows,
     find_floors,
     find_manifests,
+    find_races,
     find_tables,
     keep_rows,
     write_manifests,
@@ -36,6 +37,7 @@ from ncfbench.reporting.table import Table, in_section
 from ncfbench.reporting.views.answers import answer_tables, arms_tables, as_rows, quality_tables
 from ncfbench.reporting.views.board import as_row as board_row
 from ncfbench.reporting.views.board import board_tables
+from ncfbench.reporting.views.deploy import deployed_table
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.reporting.views.results import (
@@ -55,6 +57,7 @@ class Results:
         comparisons: the runs, those together that compare, with their rows.
         manifests: of the data sets that are known, by fingerprint.
         floors: of the data sets that are here or whose floors are kept, by fingerprint.
+        races: answers of the races below the folder that say what to deploy, by name.
         beside: tables that ``profile`` and ``audit`` left in the folder, by name.
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
@@ -68,6 +71,7 @@ class Results:
     comparisons: Sequence[Comparison]
     manifests: Mapping[str, Manifest]
     floors: Mapping[str, Sequence[FloorResult]]
+    races: Mapping[str, Manifest]
     beside: Mapping[str, Rows]
     problems: Sequence[str]
     left_out: Sequence[str]
@@ -119,7 +123,13 @@ class Results:
         """All tables of the runs, each with its section: ``answer``, ``main``, ``detail`` or
         ``paper``. The board has none; it is first where a sweep is reported.
         """
-        found = in_section("answer", answer_tables(self.answers, self.locations))
+        rows = as_rows(self.answers, self.locations)
+        deployed = [(row["dataset"], row["deploy"]) for row in rows if row["deploy"]]
+        deployed += [(name, race["deploy"]) for name, race in self.races.items()]
+        has_several = len(deployed) > 1 or bool(self.races)
+        answers = [deployed_table(deployed)] if has_several else []
+        answers += answer_tables(self.answers, self.locations)
+        found = in_section("answer", answers)
         board = board_tables(self.board)
         found = [*board, *found] if self.is_of_sweep else [*found, *board]
         papers = [*speedup_tables(self.comparisons), *recall_tables(self.comparisons)]
@@ -260,6 +270,7 @@ def collect(
     )
     is_chosen = bool(wanted) or chosen_by is not None
     comparisons = compare(labelled)
+    races, torn = ({}, []) if is_chosen else find_races(folders.runs_dir)
     beside, unreadable = find_tables(folders.runs_dir, profiles or folders.runs_dir, wanted)
     if profiles is not None and not beside.keys() & schemas.PROFILE_TABLES.keys():
         raise UsageError(
@@ -271,8 +282,9 @@ def collect(
         comparisons=comparisons,
         manifests=manifests,
         floors=floors,
+        races=races,
         beside=beside,
-        problems=[*problems, *unknown, *damaged, *unreadable],
+        problems=[*problems, *unknown, *damaged, *torn, *unreadable],
         left_out=left_out(records, runs, locations),
         locations=locations,
         is_filtered=is_chosen or baseline is not None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ncfbench.errors import shown
@@ -12,7 +13,8 @@ from ncfbench.reporting.arms import ArmRecall
 from ncfbench.reporting.floors import arm_beside
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.quality import RECALL, Quality, reported_row, validation_recall
+from ncfbench.reporting.quality import ERROR, RECALL, Quality, reported_row, validation_recall
+from ncfbench.reporting.table import Col, Table
 
 DOUBTS = (
     *("little_training", "busy", "untried", "undecided", "still_falling", "seeds", "one_seed"),
@@ -45,21 +47,32 @@ class Part(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """The choice of the validation links, and the lines of the block that begins an answer."""
+    """The choice of the validation links, and the lines of the block that begins an answer.
+
+    Attributes:
+        parts: it and the others that were to choose from.
+    """
 
     part: Part
+    parts: Sequence[Part]
     command: str
     lines: Sequence[str]
 
     @property
     def facts(self) -> dict[str, Any]:
         """Its values in JSON."""
-        quality = self.part.quality
-        recall = None if quality is None else quality.values[RECALL]
-        named = {"what": self.part.what, "name": self.part.name, "command": self.command}
-        return named | {
+        names = RECALL, f"{RECALL}_error"
+        parts = {
+            part.what: {name: part.quality and part.quality.values.get(name) for name in names}
+            for part in self.parts
+        }
+        return {
+            "what": self.part.what,
+            "name": self.part.name,
+            "command": self.command,
             "validation_recall": self.part.validation,
-            "recall": recall,
+            "recall": parts[self.part.what][RECALL],
+            "parts": parts,
             "lines": self.lines,
         }
 
@@ -110,7 +123,24 @@ def deployment(
         f"{recall_line}; {others}." if others else f"{recall_line}.",
         _confidence([*caveats, *_few(answer, own)]),
     ]
-    return Deployment(chosen, command, lines)
+    return Deployment(chosen, parts, command, lines)
+
+
+def deployed_table(found: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    """Return a table of what to deploy with a row for each answer.
+
+    Args:
+        found: names of data sets or races, with :attr:`Deployment.facts`.
+    """
+    cols = [Col("data", 0), Col("deploy", lambda row: row[1]["what"])]
+    cols += [Col(what, partial(_part, what)) for what in ("floor", "trained", "both")]
+    notes = [f"Recall@50 of test links; validation links choose. {ERROR}."]
+    return Table.of("What to deploy", cols, found, notes, name="deploy")
+
+
+def _part(what: str, row: tuple[str, Mapping[str, Any]]) -> str:
+    values = row[1].get("parts", {}).get(what)
+    return "-" if values is None else Quality(0.0, values).text(RECALL)
 
 
 def _on_validation(run: Run) -> float:
