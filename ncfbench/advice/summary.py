@@ -24,6 +24,8 @@ from ncfbench.runs.arms import Variant
 
 LEAST_TRAINING = 1 / 3
 """Share of the time that must be training for an answer."""
+ENOUGH_SEEDS = 3
+"""Seeds of a finalist from which on nothing is said of them."""
 JUDGED_EPOCHS = 2
 """Epochs that the next budget gives to the furthest entrant, where no choice can be justified."""
 
@@ -40,26 +42,22 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
     found, best = [Caveat("note", note) for note in answer.state.notes], answer.best
     if answer.training_share < LEAST_TRAINING:
         text = f"Too little of the budget was training ({answer.training_share:.0%}): no answer."
-        found.append(Caveat("little_training", f"{text} A larger --budget gives one."))
+        found.append(Caveat("undertrained", f"{text} A larger --budget gives one."))
     if best is not None:
-        seeds = [len(arm.measured.curves) for arm in answer.main]
-        fewer = f"{min(seeds)} to " * (min(seeds) < max(seeds))
-        each = fewer + counted(max(seeds), "seed")
-        text = f"{each} of each of {counted(len(seeds), 'finalist')}."
-        found.append(Caveat("seeds", text))
-        text = f"Intervals of times assume that {best.measured.spread.text}."
-        found.append(Caveat("assumed_spread", text))
-        found += answers.rest_caveats(answer, best)
+        found += answers.best_caveats(answer, best)
+        if 1 < len(best.deciding) < ENOUGH_SEEDS:
+            text = f"{counted(len(best.deciding), 'seed')} of each finalist."
+            found.append(Caveat("few_seeds", text))
     if answer.undecided:
         text = f"{counted(answer.undecided, 'candidate')} left before they could be told from it."
-        found.append(Caveat("undecided", text))
+        found.append(Caveat("few_arms", text))
     if answer.untried:
         names = ", ".join(arm.name for arm in answer.untried)
         text = f"Without a recall, for want of time: {names}. A larger --budget may tell."
-        found.append(Caveat("untried", text))
+        found.append(Caveat("few_arms", text))
     if answer.unfitted:
         text = f"Floors that were left out: {' '.join(answer.unfitted)}"
-        found.append(Caveat("floors_left_out", text))
+        found.append(Caveat("note", text))
     found += floor_caveats(answer)
     return found + [
         Caveat(code, f"{text} Repeat this on a quiet machine.")

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ncfbench.catalog import BUILT_IN, find_loss
 from ncfbench.config import RunConfig
@@ -30,10 +30,26 @@ FALLING = 0.03
 """A measure that improved by a larger share in the last doubling of the clock still improves."""
 
 
+Code = Literal[
+    "undertrained",
+    "busy",
+    "few_arms",
+    "few_seeds",
+    "decided_by_test",
+    "other_machine",
+    "not_interleaved",
+    "note",
+    "edge",
+]
+"""What a caveat is about, the largest doubts first; ``edge``: the best of a setting's values is the
+last one that was tried.
+"""
+
+
 class Caveat(NamedTuple):
     """A reason to doubt an answer, or that there is none: a code for programs, and a sentence."""
 
-    code: str
+    code: Code
     sentence: str
 
 
@@ -199,10 +215,10 @@ def _answer(runs: Sequence[Run], floors: Sequence[FloorResult]) -> Answer | None
     reasons = []
     if left := len(runs) - len(here):
         text = f"{counted(left, 'run')} of another machine or environment left out."
-        reasons.append(Caveat("other_environment", text))
+        reasons.append(Caveat("other_machine", text))
     if left := len(here) - sum(map(len, arms)):
         text = f"{counted(left, 'run')} left out: a longer one has its arm and seed."
-        reasons.append(Caveat("shorter_runs", text))
+        reasons.append(Caveat("note", text))
     validation = f"validation_{RECALL}"
     chances = {name: kept_chance(here, name) for name in (validation, TEST_RECALL)}
     # A recall that is 1 by construction decides nothing.

@@ -136,7 +136,8 @@ def find_races(runs_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
     """Return the answers of the races below a folder that say what to deploy, by their folders'
     names, and messages about what cannot be read.
     """
-    found, problems = {}, []
+    found: dict[str, Manifest] = {}
+    problems = []
     for path in sorted(runs_dir.glob("*/*/answer.json")):
         try:
             answer = tables.read_json(path)

@@ -118,7 +118,7 @@ def test_seeds_that_decide_are_those_whose_recall_is_shown(tmp_path):
     assert (found.best.chosen.recall, found.best.reported.values["recall_at_50"]) == (0.45, 0.45)
     assert "Recall@50 of test links: 0.450 ± 0.005 at epoch 2" in views.headline(found)
     assert "(+0.050 ± 0.007, one seed)" in views.headline(found)
-    assert dict(views.caveats(found))["one_seed"].startswith("With one seed, errors of recall")
+    assert "One seed: errors are of users and items alone" in str(views.caveats(found))
     check(invoke("report", tmp_path), 0)
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
@@ -156,20 +156,6 @@ def test_arms_that_differ_in_one_number_have_one(tmp_path, name):
     assert [row.choice for row in worth(found)] == [name]
 
 
-def test_the_error_of_what_decided_is_of_users_and_items(tmp_path):
-    def ranked(rows):
-        for row in rows[1:]:
-            row["validation_recall_at_50"] = row["test_recall_at_50"]
-            row["validation_recall_at_50_error"] = 0.003
-            row["validation_recall_at_50_item_error"] = 0.004
-
-    for loss in ("sg", "softmax"):
-        folder = write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3], loss=loss)
-        change(folder, "curve", ranked)
-    (found,) = collect(tmp_path, tmp_path).answers
-    assert dict(views.caveats(found))["validation_error"].endswith("standard error of 0.005.")
-
-
 def test_an_arm_has_one_row_for_all_its_choices(tmp_path):
     write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3], loss="softmax", dimension=20)
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3, 0.4])
@@ -187,7 +173,7 @@ def test_seeds_that_some_arm_lacks_do_not_decide(tmp_path):
     (found,) = collect(tmp_path, tmp_path).answers
     assert found.best.config.loss == "softmax"
     assert [-arm.level for arm in found.arms] == pytest.approx([0.4, 0.3])
-    assert dict(views.caveats(found))["seeds"].startswith("Decided by seed 0: not all arms have")
+    assert "Decided by seed 0: not all arms have" in str(views.caveats(found))
 
 
 def test_arms_without_a_common_seed_are_compared_by_means(tmp_path):
@@ -407,7 +393,7 @@ def test_one_arm_is_no_choice(tmp_path):
     """After a first run the report says what to do for a choice."""
     write_run(tmp_path, "iid", [9, 5, 3], 10, [0, 0.2, 0.3], dimension=20)
     (answer,) = collect(tmp_path, tmp_path).answers
-    assert dict(views.caveats(answer))["one_arm"] == "No other arm was tried."
+    assert dict(views.caveats(answer))["few_arms"] == "No other arm was tried."
     (table,) = views.answer_tables([answer], {"--runs-dir": "my runs"})
     assert table.notes[-1] == "ncfbench advise citeulike --runs-dir 'my runs'"
     printed = invoke("report", tmp_path).stdout
@@ -424,7 +410,7 @@ def test_longer_runs_replace_shorter_ones_of_an_arm(tmp_path):
         *(("cnn sg ns", 0.4), ("cnn sg iid", 0.35))
     ]
     reason = "1 run left out: a longer one has its arm and seed."
-    assert ("shorter_runs", reason) in answer.reasons
+    assert ("note", reason) in answer.reasons
 
 
 @pytest.mark.parametrize(

@@ -46,5 +46,5 @@ def test_caveats_have_codes(tmp_path):
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
     (answer,) = json.loads(invoke("report", tmp_path, "--json").stdout)["answers"]
     codes = [caveat["code"] for caveat in answer["caveats"]]
-    assert codes == ["assumed_spread", "decided_by_test", "still_falling", "not_interleaved"]
+    assert codes == ["decided_by_test", "undertrained", "few_seeds", "not_interleaved"]
     assert all(caveat["sentence"].endswith(".") for caveat in answer["caveats"])

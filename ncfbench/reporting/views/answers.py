@@ -23,8 +23,6 @@ from ncfbench.reporting.quality import (
     NEW_ITEMS,
     RECALL,
     Quality,
-    reported_row,
-    standard_error,
 )
 from ncfbench.reporting.ranked import RankedArm
 from ncfbench.reporting.table import Col, Table
@@ -33,7 +31,6 @@ from ncfbench.reporting.views.sentences import (
     busy_caveats,
     features_sentence,
     floor_caveats,
-    one_seed_caveats,
     recall_sentence,
     tied_sentence,
 )
@@ -85,37 +82,33 @@ def caveats(answer: Answer) -> list[Caveat]:
     if best is None:
         return found + floor_caveats(answer)
     if {*best.deciding} != {seed for arm in answer.arms for seed in arm.runs}:
-        others = "not all arms have the others."
-        text = f"Decided by {seeds_label(best.deciding)}: {others}"
-        found.append(Caveat("seeds", text))
+        text = f"Decided by {seeds_label(best.deciding)}: not all arms have the others."
+        found.append(Caveat("few_seeds", text))
     if len(answer.arms) == 1:
-        found.append(Caveat("one_arm", "No other arm was tried."))
-    else:
-        text = f"Intervals of times assume that {best.measured.spread.text}."
-        found.append(Caveat("assumed_spread", text))
+        found.append(Caveat("few_arms", "No other arm was tried."))
     found += [Caveat("decided_by_test", BY_TEST)] if answer.split == "test" else []
-    found += rest_caveats(answer, best)
+    found += best_caveats(answer, best)
     if not all(are_interleaved(best.first, arm.first) for arm in answer.main if arm is not best):
         found.append(Caveat("not_interleaved", NOT_INTERLEAVED))
     return found + floor_caveats(answer) + busy_caveats(answer.spread)
 
 
-def rest_caveats(answer: Answer, best: RankedArm) -> list[Caveat]:
-    """Return whether the best arm came to rest, the error of what decided, and which of its numbers
-    are at an end of those that were tried.
+def best_caveats(answer: Answer, best: RankedArm) -> list[Caveat]:
+    """Return whether the best arm still learns or has one seed, and which of its numbers are at an
+    end of those that were tried.
     """
-    epochs = best.first.summary["epochs"]
-    line = f"The best trained {three_digits(best.curve.clock)} s ({epochs:.3g} epochs), and its"
-    found = [Caveat("at_rest", f"{line} recall had about come to rest.")]
+    found = []
     if answer.is_still_falling:
-        line += f" recall rose by {answer.fall:.0%} in the latter half:"
-        found = [Caveat("still_falling", f"{line} longer training may change the order.")]
-    row = reported_row(best.first)
-    error = standard_error([row], f"{answer.split}_{RECALL}") if row else None
-    if error is not None:
-        text = f"Recall of {answer.split} links, which decided, has a standard error of"
-        found.append(Caveat(f"{answer.split}_error", f"{text} {error:.3f}."))
-    return found + one_seed_caveats(answer) + _edges(answer, best)
+        epochs, seconds = best.first.summary["epochs"], three_digits(best.curve.clock)
+        text = f"The best trained {seconds} s ({epochs:.3g} epochs), and its recall rose by"
+        text += f" {answer.fall:.0%} in the latter half: longer training may change the order."
+        found = [Caveat("undertrained", text)]
+    if len(best.deciding) == 1:
+        spread = f"intervals of times assume that {best.measured.spread.text}."
+        found.append(
+            Caveat("few_seeds", f"One seed: errors are of users and items alone, {spread}")
+        )
+    return found + _edges(answer, best)
 
 
 def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Table:
@@ -366,7 +359,7 @@ def _edges(answer: Answer, best: RankedArm) -> list[Caveat]:
         if reads(best, name) and len(tried) > 1 and value in (min(tried), max(tried)):
             end = "largest" if value == max(tried) else "smallest"
             text = f"Its {name} is the {end} that was tried: a {end[:-3]}er one may be better."
-            found.append(Caveat(f"{end}_{name}", text))
+            found.append(Caveat("edge", text))
     return found
 
 

@@ -5,23 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from ncfbench.errors import shown
-from ncfbench.reporting.answers import Answer, Caveat
-from ncfbench.reporting.arms import ArmRecall
+from ncfbench.reporting.answers import Answer, Caveat, Code
 from ncfbench.reporting.floors import arm_beside
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import ERROR, RECALL, Quality, reported_row, validation_recall
 from ncfbench.reporting.table import Col, Table
 
-DOUBTS = (
-    *("little_training", "busy", "untried", "undecided", "still_falling", "seeds", "one_seed"),
-    *("one_arm", "decided_by_test", "floors_left_out", "not_interleaved"),
-    *("other_machine_of_floors", "note"),
-)
-"""Caveats that lower the confidence in an answer, the largest first."""
 CONFIDENCE = ("high", "fair", "low")
 
 
@@ -121,7 +114,7 @@ def deployment(
         f"DEPLOY {chosen.name}:",
         f"  {command}",
         f"{recall_line}; {others}." if others else f"{recall_line}.",
-        _confidence([*caveats, *_few(answer, own)]),
+        _confidence(caveats),
     ]
     return Deployment(chosen, parts, command, lines)
 
@@ -148,17 +141,9 @@ def _on_validation(run: Run) -> float:
     return (None if row is None else validation_recall(row)) or 0.0
 
 
-def _few(answer: Answer, own: ArmRecall) -> list[Caveat]:
-    """Return what is too few to judge by."""
-    found = []
-    if len(own.recalls) == 1:
-        found.append(Caveat("one_seed", "One seed: how much seeds differ is not known."))
-    return found
-
-
 def _confidence(caveats: Sequence[Caveat]) -> str:
     """Return how far to trust an answer, with the two largest reasons."""
-    by_code = {caveat.code: caveat for caveat in caveats}
-    doubts = [by_code[code] for code in DOUBTS if code in by_code]
+    of_code = {caveat.code: caveat for caveat in reversed(caveats)}
+    doubts = [of_code[code] for code in get_args(Code) if code in of_code and code != "edge"]
     word = CONFIDENCE[min(len(doubts), len(CONFIDENCE) - 1)]
     return " ".join([f"Confidence: {word}.", *(caveat.sentence for caveat in doubts[:2])])

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ncfbench.reporting.answers import Answer, Caveat
 from ncfbench.reporting.arms import ArmResult
-from ncfbench.reporting.floors import arm_beside
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import ERROR, RECALL, Quality
 from ncfbench.reporting.table import sentence
@@ -42,17 +41,6 @@ def tied_sentence(ties: Sequence[ArmResult]) -> str:
     return sentence(f"Statistically tied with it: {names}") if names else ""
 
 
-def one_seed_caveats(answer: Answer) -> list[Caveat]:
-    """Return a warning if the arm that stands beside floors has one seed."""
-    split = answer.judged_by
-    arm = arm_beside(answer.arms, answer.best, split) if answer.floors else None
-    own = None if arm is None else arm.judged(split)
-    if own is None or len(own.recalls) > 1:
-        return []
-    text = "With one seed, errors of recall are of users and items alone: how much seeds differ"
-    return [Caveat("one_seed", f"{text} is not known.")]
-
-
 def floor_caveats(answer: Answer) -> list[Caveat]:
     """Return a warning if floors are known to be of another machine than the runs."""
     # Some kept runs do not say which machine theirs was.
@@ -66,7 +54,7 @@ def floor_caveats(answer: Answer) -> list[Caveat]:
         " seconds do not compare. On the machine of the runs ncfbench floor"
         f" {answer.config.dataset} fits them again."
     )
-    return [Caveat("other_machine_of_floors", text)]
+    return [Caveat("other_machine", text)]
 
 
 def busy_caveats(spread: float) -> list[Caveat]:
