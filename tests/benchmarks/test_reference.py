@@ -67,7 +67,7 @@ def test_a_cell_compares_recall_and_time():
         "training_seconds": 420,
         "name": "bow",
         "mean_validation": 0.49,
-        "deploy": {"what": "both", "recall": 0.45},
+        "deploy": {"what": "both", "recall": 0.45, "validation_recall": 0.5},
     }
     found = bench.compare(reference, answer)
     assert found["recall_share"] == pytest.approx(1.0)
