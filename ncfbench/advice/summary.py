@@ -90,8 +90,8 @@ def next_steps(
 
 
 def answer_tables(answer: RaceAnswer) -> list[Table]:
-    """Return the tables of an answer, those with rows."""
-    return [table for table in [answers.worth_table(answer)] if table.rows]
+    """Return the table of an answer; none where nothing is recommended."""
+    return [answers.worth_table(answer)] if answer.best else []
 
 
 def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> dict[str, Any]:

@@ -129,9 +129,10 @@ class Answer:
 
     @property
     def main(self) -> Sequence[RankedArm]:
-        """The recommended arm and the best one with each other choice."""
+        """The recommended arm and the best one with each other choice; all where none is."""
         others = [row.arm for row in worth(self)]
-        return [arm for arm in self.arms if arm is self.best or arm in others]
+        chosen = [arm for arm in self.arms if arm is self.best or arm in others]
+        return chosen if self.best else self.arms
 
     @property
     def ties(self) -> Sequence[RankedArm]:

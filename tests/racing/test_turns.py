@@ -120,17 +120,17 @@ def test_a_budget_of_little_more_than_startups_is_used():
 
 
 def test_a_loss_is_measured_from_where_arms_began():
-    """From 2 to 0.5 and to 0.51: 95 % of the way is 0.575, reached by exp(-t/pace) = 0.05."""
+    """From 2 to 0.5 and to 0.505: 95 % of the way is 0.575, reached by exp(-t/pace) = 0.05."""
 
     def falling(pace, low):
         return [(t / 4, low + (2 - low) * math.exp(-t / 4 / pace)) for t in range(400)]
 
-    race, _ = played({"a": falling(5, 0.5), "b": falling(2, 0.51)}, budget=150, minimize=True)
+    race, _ = played({"a": falling(5, 0.5), "b": falling(2, 0.505)}, budget=150, minimize=True)
     answer, best = answer_of(race), best_of(race)
     assert best.name == "b"
     assert answer.value(answer.level or 0) == pytest.approx(0.575, abs=0.003)
     assert answer.start == pytest.approx(2)
-    crossing = -2 * math.log((0.575 - 0.51) / 1.49)
+    crossing = -2 * math.log((0.575 - 0.505) / 1.495)
     assert best.seconds == pytest.approx(crossing, rel=0.05)
 
 

@@ -113,27 +113,29 @@ def best_caveats(answer: Answer, best: RankedArm) -> list[Caveat]:
 
 def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Table:
     """Return the recommended arm, the best ones that differ from it in each choice, the floors and
-    blends. An arm that is the best one for several choices has one row.
+    blends. An arm that is the best one for several choices has one row. All arms where none is
+    recommended.
 
     Args:
         notes: more sentences below it.
     """
-    rows: list[tuple[str, AnswerRow]] = []
+    rows: list[tuple[str, AnswerRow]] = [(arm.name, arm) for arm in answer.arms]
     if answer.best is not None:
         instead = grouped(worth(answer), lambda row: row.arm.name)
         rows = [("the recommended", answer.best)]
         for own in instead.values():
             choices = (f"{row.choice} {row.value}".replace("_", " ") for row in own)
             rows.append((", ".join(choices), own[0].arm))
-        rows += [(f"no training: {floor.row['floor']}", floor) for floor in answer.floors]
-        rows += [(f"both: {blend.floor.row['floor']} and it", blend) for blend in answer.blends]
-    level = _level(answer)
-    below = [
-        f"{level}: until a {answer.metric} of {answer.split} links that is {SHARE:g} of the"
-        " best; left: it left the race before.",
-        "with: the best arm with another value of each choice; where it is the best of several, all"
-        " stand in one row.",
-    ]
+    rows += [(f"no training: {floor.row['floor']}", floor) for floor in answer.floors]
+    rows += [(f"both: {blend.floor.row['floor']} and it", blend) for blend in answer.blends]
+    below = []
+    if answer.best is not None:
+        below = [
+            f"{_level(answer)}: until a {answer.metric} of {answer.split} links that is {SHARE:g}"
+            " of the best; left: it left the race before.",
+            "with: the best arm with another value of each choice; where it is the best of several,"
+            " all stand in one row.",
+        ]
     by_chance = {f"{answer.split} {answer.metric}": answer.split_chance}
     by_chance |= {"test recall@50": answer.chance}
     known = [f"{name} {chance:.3f}" for name, chance in by_chance.items() if chance is not None]
@@ -318,7 +320,7 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
 
 
 def _level(answer: Answer) -> str:
-    return f"s to {abs(answer.target or 0.0):.3g}"
+    return "s" if answer.target is None else f"s to {abs(answer.target):.3g}"
 
 
 def _columns(answer: Answer) -> list[Col]:
