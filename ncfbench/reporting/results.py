@@ -123,8 +123,8 @@ class Results:
         """All tables of the runs, each with its section: ``answer``, ``main``, ``detail`` or
         ``paper``. The board has none; it is first where a sweep is reported.
         """
-        rows = as_rows(self.answers, self.locations)
-        deployed = [(row["dataset"], row["deploy"]) for row in rows if row["deploy"]]
+        rows = [row for row in self.answer_rows if row["deploy"]]
+        deployed = [(row["dataset"], row["deploy"]) for row in rows]
         deployed += [(name, race["deploy"]) for name, race in self.races.items()]
         has_several = len(deployed) > 1 or bool(self.races)
         answers = [deployed_table(deployed)] if has_several else []
@@ -157,6 +157,11 @@ class Results:
         """The answer of each data set whose runs have recall."""
         return find_answers(self.groups, self.floors)
 
+    @cached_property
+    def answer_rows(self) -> Rows:
+        """The answers as plain objects."""
+        return as_rows(self.answers, self.locations)
+
     @property
     def unfitted(self) -> list[str]:
         """Names of the data sets that are here and have no floors."""
@@ -173,7 +178,7 @@ class Results:
     def answered(self) -> dict[str, Any]:
         """The answers and the board as plain objects, for JSON."""
         return {
-            "answers": as_rows(self.answers, self.locations),
+            "answers": self.answer_rows,
             "board": board_row(self.board),
         }
 

@@ -104,10 +104,8 @@ def best_caveats(answer: Answer, best: RankedArm) -> list[Caveat]:
         text += f" {answer.fall:.0%} in the latter half: longer training may change the order."
         found = [Caveat("undertrained", text)]
     if len(best.deciding) == 1:
-        spread = f"intervals of times assume that {best.measured.spread.text}."
-        found.append(
-            Caveat("few_seeds", f"One seed: errors are of users and items alone, {spread}")
-        )
+        text = "One seed: errors are of users and items alone, and intervals of times assume that"
+        found.append(Caveat("few_seeds", f"{text} {best.measured.spread.text}."))
     return found + _edges(answer, best)
 
 
