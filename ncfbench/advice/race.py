@@ -280,6 +280,19 @@ class Race:
             self.progress.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
             self.runs.train(finalists, seed, target)
             self.runs.keep()
+            for candidate in finalists:
+                if not self._counts(candidate, seed, target / AFTER_TOP):
+                    candidate.seeds = candidate.seeds[:-1]
+
+    def _counts(self, candidate: Candidate, seed: int, least: float) -> bool:
+        """Return whether the run of a further seed trained long enough to be compared; where the
+        machine slows down, the budget ends it sooner.
+        """
+        record = self.runs.read(candidate, seed)
+        if record is None:
+            return False
+        is_done = record.summary["status"] == "finished"
+        return is_done or record.summary["train_seconds"] >= least
 
     def _seeds_in_time(self, finalists: Sequence[Candidate], least: float) -> int:
         """Return the number of finalists with time for a further run of some seconds at least."""

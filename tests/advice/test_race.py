@@ -64,6 +64,8 @@ class Cost:
     saving: float = 0.1
     forecast: float = 1.0
     """Expected seconds of an evaluation over the true ones."""
+    slower: float = 1.0
+    """Times its seconds of training that a run of a further seed takes by the wall."""
 
 
 class Run:
@@ -96,7 +98,7 @@ class Run:
         self.iteration, self.is_saved = self.iteration + iterations, False
         self.iteration_seconds = self.pace
         self.recorder.train_seconds = self.iteration * self.pace
-        Run.now += iterations * self.pace
+        Run.now += iterations * self.pace * (self.cost.slower if self.kept.config.seed else 1.0)
         if math.isnan(Run.law(self.kept.config, self.recorder.train_seconds)):
             self.write("diverged")
             raise DivergedError("The loss is not finite.")
@@ -169,6 +171,21 @@ def hold(monkeypatch, tmp_path, search):
         return state, [call.args[0] for call in progress.say.call_args_list]
 
     return hold
+
+
+def test_a_further_seed_that_the_budget_cut_short_decides_nothing(hold):
+    """The machine slows down after the first seeds."""
+    state, _ = hold(encoders={"bow": Cost(slower=10.0)})
+    records = {run.config: run for run in Run.records.values() if run.summary}
+    begun = {config for config in records if config.seed}
+    deciding = {each.with_seed(seed) for each in state.entrants for seed in each.seeds[1:]}
+    for config in deciding:
+        first = records[replace(config, seed=0)]
+        best = max(first.curve, key=lambda row: row[RECALL])["iteration"]
+        seconds = best * first.summary["full_iteration_seconds"]
+        assert records[config].summary["train_seconds"] >= seconds
+    assert deciding < begun
+    assert all(each.seeds == [*range(len(each.seeds))] for each in state.entrants)
 
 
 def test_what_has_learned_nothing_gets_no_second_seed(hold):

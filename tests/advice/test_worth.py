@@ -25,13 +25,15 @@ def test_a_search_says_what_each_choice_is_worth(data_dir, tmp_path):
     for arm in answer.arms:
         curves = [arm.runs[seed].curve for seed in arm.deciding]
         rows = [[row for row in curve if row[column] is not None] for curve in curves]
-        points = [([row["iteration"] for row in own], [row[column] for row in own]) for own in rows]
+        points = [
+            {0: own[0][f"{column}_chance"]} | {row["iteration"]: row[column] for row in own}
+            for own in rows
+        ]
         # The mean over seeds, at each evaluation of one of them, as far as the shortest goes.
-        moments = {at for iterations, _ in points for at in iterations}
-        common = [at for at in moments if at <= min(iterations[-1] for iterations, _ in points)]
-        common = [at for at in common if at >= max(iterations[0] for iterations, _ in points)]
+        end = min(max(own) for own in points)
         tops[arm.name] = max(
-            float(np.mean([np.interp(at, *own) for own in points])) for at in common
+            float(np.mean([np.interp(at, [*own], [*own.values()]) for own in points]))
+            for at in {at for own in points for at in own if at <= end}
         )
     assert {arm.name: -arm.level for arm in answer.arms} == pytest.approx(tops)
     assert answer.target == pytest.approx(-SHARE * max(tops.values()))
