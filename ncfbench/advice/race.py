@@ -292,7 +292,7 @@ class Race:
         if record is None:
             return False
         is_done = record.summary["status"] == "finished"
-        return is_done or record.summary["train_seconds"] >= least
+        return is_done or float(record.summary["train_seconds"]) >= least
 
     def _seeds_in_time(self, finalists: Sequence[Candidate], least: float) -> int:
         """Return the number of finalists with time for a further run of some seconds at least."""

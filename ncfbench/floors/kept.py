@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ def read(folder: Path, fingerprint: str) -> list[Row]:
     """
     rows = tables.read_rows(folder / FILE, FLOOR) if (folder / FILE).exists() else []
     return [row for row in rows if row["data_fingerprint"] == fingerprint]
+
+
+def columns_of(row: Mapping[str, Any]) -> int | None:
+    """Return the columns of the content that a kept floor read; None where it read all."""
+    columns: int | None = json.loads(row["settings"]).get("columns")
+    return columns
 
 
 def best(rows: Iterable[Row], name: str | None = None) -> Row | None:

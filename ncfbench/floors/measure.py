@@ -17,6 +17,7 @@ from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
+from ncfbench.floors.kept import columns_of
 from ncfbench.floors.models import FLOORS, Fitted, Floor
 from ncfbench.floors.task import Features, HeldOut, Task, contents_of, tries_features
 from ncfbench.runs.quality import COMPARED, Evaluation, Exposure
@@ -30,6 +31,8 @@ RANKING_SECONDS = 2e-8
 """To rank one score of a user among all."""
 EFFICIENCY = 0.6
 """Speed of a Cholesky factor over that of a product."""
+WIDTHS = (16384, 8192, 4096, 2048)
+"""Columns of the content that a floor may be fitted to where it cannot be to all."""
 NUMBER_BYTES = 4
 """Bytes of a float32, of which all matrices are."""
 
@@ -44,6 +47,7 @@ class Case:
         memory_bytes: that the matrices of a floor may take.
         content: its title.
         content_seconds: what the content took, with its choice and derived features.
+        columns: how many of its columns are read, the heaviest; None where all are.
     """
 
     dataset: Dataset
@@ -52,6 +56,7 @@ class Case:
     memory_bytes: float
     content: str | None
     content_seconds: float
+    columns: int | None = None
 
     @classmethod
     def of(cls, dataset: Dataset, memory_bytes: float, *, needs_content: bool) -> Case:
@@ -69,6 +74,20 @@ class Case:
         seconds = time.perf_counter() - begin + derived * ("features" in title)
         task = replace(task, content_IxF=contents[title])
         return cls(dataset, task, splits, memory_bytes, title, seconds)
+
+    def within(self, name: str, penalty: float | None, budget_seconds: float) -> Case | None:
+        """Return it with as much of its content as a floor has time and memory for; None where it
+        has none.
+        """
+        if refusal(self, name, penalty, budget_seconds) is None:
+            return self
+        width = self.task.content.shape[1] if FLOORS[name].narrows else 0
+        for columns in WIDTHS:
+            if columns < width:
+                narrow = replace(self, task=self.task.narrowed(columns), columns=columns)
+                if refusal(narrow, name, penalty, budget_seconds) is None:
+                    return narrow
+        return None
 
 
 @dataclass(frozen=True)
@@ -90,9 +109,11 @@ class Choice:
     fit_seconds: float = 0.0
 
 
-def settings_text(floor: Floor, penalty: float | None, dataset: Dataset) -> str:
+def settings_text(
+    floor: Floor, penalty: float | None, dataset: Dataset, columns: int | None = None
+) -> str:
     """Return as JSON what decides a floor's scores beside the data."""
-    asked: dict[str, Any] = {}
+    asked: dict[str, Any] = {} if columns is None else {"columns": columns}
     if floor.needs_content and tries_features(dataset):
         asked["features"] = "tried"
     if floor.penalties:
@@ -186,7 +207,7 @@ def measure(
         "dataset": case.dataset.name,
         "floor": name,
         "content": case.content if floor.needs_content else None,
-        "settings": settings_text(floor, penalty, case.dataset),
+        "settings": settings_text(floor, penalty, case.dataset, case.columns),
         "penalty": choice.penalty if floor.penalties else None,
         "chosen_by": choice.by if floor.penalties else None,
         "penalties": [*choice.recalls],
@@ -210,6 +231,8 @@ def refit(dataset: Dataset, row: Mapping[str, Any]) -> tuple[Task, Fitted]:
     """Fit a kept floor again to the training links of a data set, with its content and penalty."""
     contents = contents_of(dataset)[0] if row["content"] else {}
     task = Task.of(dataset, contents.get(row["content"]))
+    if columns := columns_of(row):
+        task = task.narrowed(columns)
     return task, FLOORS[row["floor"]].fit(task, row["penalty"] or 0.0)
 
 

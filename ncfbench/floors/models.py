@@ -56,6 +56,8 @@ class Floor:
         cost: of fitting it to a task and scoring a number of candidates.
         needs_content: whether it reads the items' content.
         needs_links: whether it can rank only items with training links.
+        narrows: whether it is fitted to the heaviest columns of the content where all take longer
+            than its time, or more memory than is free.
         penalties: values to choose from, ascending, begun in the middle; empty where it has none.
         settings: other numbers that decide its scores.
     """
@@ -64,6 +66,7 @@ class Floor:
     cost: Callable[[Task, int], Cost]
     needs_content: bool = False
     needs_links: bool = False
+    narrows: bool = False
     penalties: Sequence[float] = ()
     settings: Mapping[str, float] = field(default_factory=dict)
 
@@ -189,6 +192,7 @@ FLOORS: Mapping[str, Floor] = {
         ridge,
         ridge_cost,
         needs_content=True,
+        narrows=True,
         penalties=(1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
     ),
     "ease": Floor(

@@ -11,8 +11,8 @@ from pathlib import Path
 from ncfbench.config import Folder, Locations, complete
 from ncfbench.data.store import Dataset, open_dataset
 from ncfbench.errors import DataError, UsageError, nearest
-from ncfbench.floors.kept import FILE, Row, read
-from ncfbench.floors.measure import Case, lack, measure, refusal, settings_text
+from ncfbench.floors.kept import FILE, Row, columns_of, read
+from ncfbench.floors.measure import WIDTHS, Case, lack, measure, refusal, settings_text
 from ncfbench.floors.models import FLOORS
 from ncfbench.storage import locks, tables
 from ncfbench.storage.free_space import available_memory
@@ -42,8 +42,17 @@ class Floors:
 
     @property
     def notes(self) -> list[str]:
-        """A sentence for each reason to leave floors out."""
-        return _sentences(self.left_out)
+        """A sentence for each floor that read less than all of its content, and for each reason to
+        leave floors out.
+        """
+        narrow = [
+            f"{row['floor']} reads the {columns:,} heaviest columns of its content: with more it"
+            " would take longer than its time, or more memory than was free. A larger budget has"
+            " more of them."
+            for row in self.rows
+            if (columns := columns_of(row))
+        ]
+        return narrow + _sentences(self.left_out)
 
 
 def floor(
@@ -61,7 +70,8 @@ def floor(
     """Fit the floors of a data set and rank its held-out links, and keep what they reach.
 
     Each is kept as soon as it is done, in ``floors.parquet`` beside the data set. One that is kept
-    for the same data, settings and machine is not fitted again.
+    for the same data, settings and machine is not fitted again. One that has too little time for
+    all of its content reads the heaviest columns of it, as many as it has time for.
 
     Args:
         dataset: a prepared data set, or its name; by default ``citeulike``.
@@ -89,13 +99,14 @@ def floor(
             f"{name} has no test links, and floors rank these. {data.advise_hold_out('test')}"
         )
     path, host = locations.data_dir / name / FILE, environment.host_key()
-    kept = {
-        row["floor"]: row
+    wide = {
+        (row["floor"], columns_of(row)): row
         for row in _read(path, data.fingerprint, say)
-        if row["settings"] == settings_text(FLOORS[row["floor"]], penalty, data)
+        if row["settings"] == settings_text(FLOORS[row["floor"]], penalty, data, columns_of(row))
         and row["environment_key"] == host
         and not again
     }
+    kept = {name: row for (name, columns), row in wide.items() if columns is None}
     missing = [each for each in names if each not in kept]
     left_out = {each: why for each in missing if (why := lack(data, each)) is not None}
     able = [each for each in missing if each not in left_out]
@@ -107,9 +118,16 @@ def floor(
             case = Case.of(data, available_memory(), needs_content=needs_content)
         try:
             left = min(budget_seconds, total_seconds + began - time.perf_counter())
-            reason = refusal(case, each, penalty, left)
-            if reason is None:
-                kept[each] = measure(case, each, penalty, show) | {"environment_key": host}
+            reason = None
+            fits = case.within(each, penalty, left)
+            least = 0 if fits is None else fits.columns or math.inf
+            wider = (wide.get((each, columns)) for columns in WIDTHS if columns >= least)
+            if (row := next(filter(None, wider), None)) is not None:
+                kept[each] = row
+            elif fits is None:
+                reason = refusal(case, each, penalty, left)
+            else:
+                kept[each] = measure(fits, each, penalty, show) | {"environment_key": host}
                 _keep(path, kept[each], say)
         except UsageError as error:
             reason = str(error)

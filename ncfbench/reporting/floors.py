@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from ncfbench.data.content import Split
+from ncfbench.floors.kept import columns_of
 from ncfbench.reporting.arms import NDCG, TEST_RECALL, ArmRecall, ArmResult
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import (
@@ -55,7 +56,9 @@ class FloorResult:
     def name(self) -> str:
         """Its title."""
         content = (self.row["content"] or "TF-IDF").replace("features", "feature")
-        return TITLES[self.row["floor"]].replace("TF-IDF", content)
+        columns = columns_of(self.row)
+        note = f" on {columns:,} columns" if columns else ""
+        return TITLES[self.row["floor"]].replace("TF-IDF", content) + note
 
     def label(self, split: Split = "test") -> str:
         """Return its short name with the recall of a split's links and seconds, such as ``ridge
@@ -99,6 +102,7 @@ class FloorResult:
             "floor": self.row["floor"],
             "title": self.name,
             "content": self.row["content"],
+            "columns": columns_of(self.row),
             "penalty": self.row["penalty"],
             "chosen_by": self.row["chosen_by"],
             "seconds": self.seconds,
