@@ -47,7 +47,7 @@ class Search:
         """Points of the portfolio by encoder, loss and sampler, the first without a name."""
         for name, config in self._members:
             same = self._bases.setdefault(_kinds(config), {})
-            if space.point(config) not in same.values():
+            if space.point(config) not in same.values() and (not same or self._is_whole(name)):
                 same[f"({name})" if same else ""] = space.point(config)
 
     def readers(self) -> list[RunConfig]:
@@ -83,6 +83,14 @@ class Search:
         for name, wanted in (tried or PORTFOLIO).items():
             with suppress(UsageError):
                 yield name, self._nearest_point(wanted)
+
+    def _is_whole(self, member: str) -> bool:
+        """Return whether the question lets a member of the portfolio have all its settings."""
+        fixed, tried = self.space.fixed, self.space.tried
+        return all(
+            fixed.get(name, value) == value and (name not in self.asked or value in tried[name])
+            for name, value in PORTFOLIO[member].items()
+        )
 
     def near(self, state: State, leader: Candidate) -> list[Candidate]:
         """Return who may enter beside a leader: what is left of the first field, and neighbours."""

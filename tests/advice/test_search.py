@@ -113,6 +113,17 @@ def test_a_race_begins_with_the_portfolio(featured):
     assert found[0].user_tower == "history"
 
 
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_a_member_without_its_own_settings_has_no_name(featured, is_fixed):
+    """Larger batches are none where the question says how large batches are."""
+    given = {} if is_fixed else {"batch_size": (256, 512)}
+    found = Search(space(featured, {"batch_size": 512} if is_fixed else {}, **given), given)
+    names = [each.name for each in found.first_field()]
+    assert not any("larger batches" in name for name in names)
+    assert "bow softmax strat-ns (wider bag)" not in names
+    assert len(set(names)) == len(names)
+
+
 def test_a_portfolio_without_its_encoders(tiny):
     """Items without dense features have no layer on them; another encoder takes their place."""
     found = [each.config for each in Search(space(tiny)).first_field()]
