@@ -13,20 +13,15 @@ from ncfbench.advice.question import Question
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, kept_chance
+from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
+from ncfbench.reporting.ranked import above_chance_at, rank_soonest
+from ncfbench.reporting.seeds import Runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import COMPARED, n_ranked
 
 STAYED = ("recommended", "tied", "lower", "slower", "undecided")
 """Statuses of entrants that stayed to the end."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RacedArm(RankedArm):
-    """How an entrant ended."""
-
-    entrant: Candidate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +33,6 @@ class RaceAnswer(Answer):
         unfitted: why floors were left out, a sentence each.
     """
 
-    arms: Sequence[RacedArm]
     question: Question
     state: State
     chance: float
@@ -53,12 +47,12 @@ class RaceAnswer(Answer):
         return self.split
 
     @property
-    def main(self) -> list[RacedArm]:
+    def main(self) -> list[Arm]:
         """The entrants that stayed to the end."""
         return [arm for arm in self.arms if arm.status in STAYED]
 
     @property
-    def untried(self) -> list[RacedArm]:
+    def untried(self) -> list[Arm]:
         """The entrants that time did not suffice to begin or to evaluate."""
         return [
             arm
@@ -108,7 +102,7 @@ def make_answer(
         config=question.base,
         data_fingerprint=state.fingerprint,
         data_label="",
-        arms=sorted((arm.with_quality() for arm in ranked), key=lambda arm: arm.place),
+        arms=sorted(ranked, key=lambda arm: arm.place),
         target=level,
         question=question,
         state=state,
@@ -123,17 +117,15 @@ def make_answer(
     )
 
 
-def _unranked(
-    question: Question, entrant: Candidate, runs: Sequence[Run], dataset: Dataset
-) -> RacedArm:
+def _unranked(question: Question, entrant: Candidate, runs: Sequence[Run], dataset: Dataset) -> Arm:
     measured = Runs.of(runs, question.column)
     timed = [run for run in runs if run.is_timed]
-    return RacedArm(
+    return Arm(
         name=entrant.name,
         config=entrant.config,
         runs={run.config.seed: run for run in timed or runs},
         status=_left(entrant, has_run=bool(measured.curves)) or "tied",
-        entrant=entrant,
+        reason=entrant.reason,
         measured=measured,
         learned_at=learned_at(runs[0], dataset) if timed else None,
     )

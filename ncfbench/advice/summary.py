@@ -10,10 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ncfbench.advice.answer import RaceAnswer, RacedArm
+from ncfbench.advice.answer import RaceAnswer
 from ncfbench.advice.question import METRIC, Question
 from ncfbench.catalog import find_sampler
 from ncfbench.reporting.answers import Caveat
+from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.table import Table
@@ -153,7 +154,7 @@ def _no_choice(answer: RaceAnswer) -> str:
     )
 
 
-def _row(answer: RaceAnswer, arm: RacedArm) -> dict[str, Any]:
+def _row(answer: RaceAnswer, arm: Arm) -> dict[str, Any]:
     config, reads = arm.config, find_sampler(arm.config.sampler).reads
     summary = arm.first.summary if arm.runs else {}
     is_expected = answer.best and arm.has_run and math.isfinite(arm.expected)
@@ -168,7 +169,7 @@ def _row(answer: RaceAnswer, arm: RacedArm) -> dict[str, Any]:
         "negatives": config.negatives if reads("negatives") else None,
         "learning_rate": config.learning_rate,
         "probe_every": config.probe_every,
-        "reason": arm.entrant.reason or None,
+        "reason": arm.reason or None,
         "iterations": summary.get("iterations"),
         "epochs": summary.get("epochs"),
         "times_slower_expected": arm.expected if is_expected else None,

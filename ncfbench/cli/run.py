@@ -139,12 +139,13 @@ def _print_results(
     record: RunRecord, floors: Sequence[FloorResult], data_dir: Path | None, *, json_: bool
 ) -> None:
     from ncfbench.reporting.blends import blend_of_runs
-    from ncfbench.reporting.floors import compare, reported_recall
+    from ncfbench.reporting.floors import compare
+    from ncfbench.reporting.quality import quality_of
     from ncfbench.reporting.views.run import ledger_table, run_table
     from ncfbench.reporting.worth import floor_command, run_sentence
     from ncfbench.runs.reported import describe_fall, evaluations_of
 
-    recall = reported_recall(record)
+    recall = quality_of([record])
     both = blend_of_runs([record], floors)
     chooses = record.config.epochs > 0  # else it stopped where validation did
     fall = describe_fall(record.curve, record.config.patience) if chooses else None
@@ -161,7 +162,7 @@ def _print_results(
         found["floors"] = [
             floor.facts | {"this_run": recall and stands.word} | stands.difference
             for floor in floors
-            for stands in [compare(recall, floor)]
+            for stands in [compare(recall, floor.reported)]
         ]
         found["blend"] = both and both.facts
         print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})

@@ -11,7 +11,7 @@ from ncfbench.racing.entry import STAYED, Entry, Status
 from ncfbench.racing.question import Question
 from ncfbench.racing.rule import Curve
 from ncfbench.reporting.frames import interval_columns
-from ncfbench.reporting.ranked import Ratio, Runs, status_beside, times_to_level
+from ncfbench.reporting.seeds import Ratio, Runs, status_beside, times_to_level
 
 TOLD = ("recommended", "tied", "lower", "slower", "alone")
 """Statuses of arms that stayed to the end. Lower: sooner at the level than the recommended one, but

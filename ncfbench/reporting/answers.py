@@ -15,14 +15,15 @@ from typing import Any, Literal, NamedTuple
 from ncfbench.catalog import BUILT_IN, find_loss
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
-from ncfbench.reporting.arms import TEST_RECALL
+from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.blends import BlendResult, blend_of
 from ncfbench.reporting.floors import FloorResult, arm_beside
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, grouped
 from ncfbench.reporting.labels import NO_CHOICES, choices_label, choices_of, other_revisions
-from ncfbench.reporting.quality import RECALL
-from ncfbench.reporting.ranked import RankedArm, Runs, above_chance_at, rank_soonest
+from ncfbench.reporting.quality import RECALL, TEST_RECALL
+from ncfbench.reporting.ranked import above_chance_at, rank_soonest
+from ncfbench.reporting.seeds import Runs
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
 
@@ -58,7 +59,7 @@ class Worth(NamedTuple):
 
     choice: str
     value: str
-    arm: RankedArm
+    arm: Arm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ class Answer:
     config: RunConfig
     data_fingerprint: str
     data_label: str
-    arms: Sequence[RankedArm]
+    arms: Sequence[Arm]
     target: float | None = None
     reasons: Sequence[Caveat] = ()
     floors: Sequence[FloorResult] = ()
@@ -123,19 +124,19 @@ class Answer:
         return found
 
     @property
-    def best(self) -> RankedArm | None:
+    def best(self) -> Arm | None:
         """The recommended arm; None where nothing was learned."""
         return next((arm for arm in self.arms if arm.status == "recommended"), None)
 
     @property
-    def main(self) -> Sequence[RankedArm]:
+    def main(self) -> Sequence[Arm]:
         """The recommended arm and the best one with each other choice; all where none is."""
         others = [row.arm for row in worth(self)]
         chosen = [arm for arm in self.arms if arm is self.best or arm in others]
         return chosen if self.best else self.arms
 
     @property
-    def ties(self) -> Sequence[RankedArm]:
+    def ties(self) -> Sequence[Arm]:
         """Arms that cannot be told from the best."""
         return [arm for arm in self.arms if arm.status == "tied"]
 
@@ -193,7 +194,7 @@ def worth(answer: Answer) -> list[Worth]:
     for name, own in best.config.to_dict().items():
         if name in NO_CHOICES or not reads(best, name):
             continue
-        of_value: dict[Any, RankedArm] = {}
+        of_value: dict[Any, Arm] = {}
         for arm in others:
             value = arm.config.to_dict().get(name, own)
             if value != own and reads(arm, name):
@@ -232,7 +233,7 @@ def _answer(runs: Sequence[Run], floors: Sequence[FloorResult]) -> Answer | None
         config=here[0].config,
         data_fingerprint=here[0].data_fingerprint,
         data_label=here[0].data_label,
-        arms=sorted((arm.with_quality() for arm in ranked), key=lambda arm: arm.place),
+        arms=sorted(ranked, key=lambda arm: arm.place),
         target=level,
         reasons=reasons,
         floors=floors,
@@ -261,7 +262,7 @@ def _first(arm: Mapping[int, Run]) -> Run:
     return next(iter(arm.values()))
 
 
-def _unranked(arm: Mapping[int, Run], split: Split, chance: float | None) -> RankedArm:
+def _unranked(arm: Mapping[int, Run], split: Split, chance: float | None) -> Arm:
     """Return an arm of an answer with the curves that decide.
 
     Args:
@@ -270,7 +271,7 @@ def _unranked(arm: Mapping[int, Run], split: Split, chance: float | None) -> Ran
     """
     runs = [run for run in arm.values() if run.is_timed] or [*arm.values()]
     first = runs[0]
-    return RankedArm(
+    return Arm(
         name=" ".join([choices_label(choices_of(first.config)), *other_revisions(first)]),
         config=first.config,
         runs={run.config.seed: run for run in runs},
@@ -286,7 +287,7 @@ def kept_chance(runs: Iterable[Run], column: str) -> float | None:
     return next((chance for chance in known if chance is not None), None)
 
 
-def reads(arm: RankedArm, name: str) -> bool:
+def reads(arm: Arm, name: str) -> bool:
     """Return whether an arm has a setting, and reads it."""
     config = arm.config
     setting = config.settings.get(name)

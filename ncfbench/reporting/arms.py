@@ -1,105 +1,56 @@
-"""Arms of an answer: the runs of a sampler with its settings, aggregated over seeds."""
+"""Arms of an answer: a model, a loss and a sampler with settings, and a run for each seed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from statistics import fmean as mean
-from typing import Any
-
-import numpy as np
+from typing import Self
 
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
-from ncfbench.reporting.frames import Run, common_rows
-from ncfbench.reporting.quality import (
-    RECALL,
-    Quality,
-    mean_of,
-    reported_row,
-    standard_error,
-    validation_recall,
-)
-from ncfbench.runs import evaluations
-from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.quality import Evaluation, comparable
+from ncfbench.reporting.frames import Run
+from ncfbench.reporting.quality import Quality, quality_of
+from ncfbench.reporting.seeds import Ratio, Runs
 from ncfbench.timing import speedups
+from ncfbench.timing.curves import Curve
 
-TEST_RECALL, VALIDATION_RECALL = f"test_{RECALL}", f"validation_{RECALL}"
-NDCG = "ndcg_at_50"
-
-
-@dataclass(frozen=True)
-class ArmRecall:
-    """A recall@50 of an arm, at an evaluation of all its seeds.
-
-    Attributes:
-        recalls: of each seed.
-        error: standard error of their mean, over users, items and seeds.
-        ndcg: NDCG@50, the mean over seeds; None where some seed has none.
-        kept_in: the folder of each run, and the iteration.
-        validation: recall@50 of validation links there, the mean over seeds; None where it chooses
-            nothing.
-        split: the links, those of the test mostly.
-    """
-
-    recalls: Sequence[float]
-    error: float | None
-    ndcg: float | None
-    kept_in: Sequence[tuple[Path, int | None]]
-    validation: float | None = None
-    split: Split = "test"
-
-    @classmethod
-    def of(
-        cls, runs: Iterable[RunRecord], rows: Sequence[Mapping[str, Any]], split: Split = "test"
-    ) -> ArmRecall:
-        """Return the recall of some rows, one of each run."""
-        folders = (run.folder for run in runs)
-        validation = mean_of([{RECALL: validation_recall(row)} for row in rows], RECALL)
-        kept_in = list(zip(folders, (row["iteration"] for row in rows), strict=False))
-        recalls = [row[f"{split}_{RECALL}"] for row in rows]
-        error, ndcg = standard_error(rows, f"{split}_{RECALL}"), mean_of(rows, f"{split}_{NDCG}")
-        return cls(recalls, error, ndcg, kept_in, validation, split=split)
-
-    @property
-    def recall(self) -> float:
-        """The mean over seeds."""
-        return mean(self.recalls)
-
-    @cached_property
-    def evaluation(self) -> Evaluation | None:
-        """The mean over seeds; None where some run has not kept it, or over other users."""
-        kept = [evaluations.find(folder, at, self.split) for folder, at in self.kept_in]
-        found = [evaluation for evaluation in kept if evaluation is not None]
-        if len(found) < len(kept) or not comparable(found):
-            return None
-        names = ("user_recalls", "item_shares")
-        lists = ([getattr(evaluation, name) for evaluation in found] for name in names)
-        return Evaluation({}, *(np.mean(of_seeds, axis=0, dtype=float) for of_seeds in lists))
+PLACES = {"recommended": 0, "tied": 1, "undecided": 1, "lower": 1, "slower": 2, "left": 2}
+"""Order of the statuses in an answer; those that are not here come last."""
 
 
-@dataclass(frozen=True)
-class ArmResult:
-    """An arm of an answer: a model, a loss and a sampler with their settings.
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """An arm; iterations and seconds are those to the level that decides.
 
     Attributes:
         runs: its rows of the frame ``arms``, by seed.
-        status: how it stands beside the best of the answer.
-        iterations, seconds: to the level that decides; None if it never came there.
-        reported: quality at the epoch that each seed reports, which is that of the arm wherever one
-            number stands for it; None where some seed was not evaluated.
+        measured: its curves in what decides.
+        status: recommended, tied, slower, or lower where it is sooner and its best is lower; left,
+            diverged, failed or not begun in a race; undecided where no arm is recommended.
+        reason: why it left a race.
+        iterations, seconds: None if it never came to the level.
+        seeds: those that decide; the first one where none is named.
+        learned_at: training clock at which its first seed was better than chance; None before.
+        behind: how many times sooner the recommended one reaches the level; None where one of them
+            does not.
+        expected: the same as the answer orders by it; infinity of an arm that never comes there.
     """
 
     name: str
     config: RunConfig
     runs: Mapping[int, Run]
+    measured: Runs
     status: str = "tied"
+    reason: str = ""
     iterations: float | None = None
     seconds: float | None = None
-    reported: Quality | None = None
+    seeds: Sequence[int] = ()
+    learned_at: float | None = None
+    behind: Ratio | None = None
+    expected: float = math.inf
 
     @property
     def has_diverged(self) -> bool:
@@ -107,14 +58,16 @@ class ArmResult:
         return any(run.has_diverged for run in self.runs.values())
 
     @property
-    def is_timed(self) -> bool:
-        """True if all its runs have times."""
-        return bool(self.runs) and all(run.is_timed for run in self.runs.values())
+    def has_run(self) -> bool:
+        """True if it has a curve with times."""
+        return bool(self.measured.curves)
 
     @property
     def iteration_seconds(self) -> float | None:
         """Median seconds of an iteration, on average over seeds; None without times."""
-        return mean(run.seconds for run in self.runs.values()) if self.is_timed else None
+        runs = self.runs.values()
+        is_timed = runs and all(run.is_timed for run in runs)
+        return mean(run.seconds for run in runs) if is_timed else None
 
     @property
     def feature_seconds(self) -> float:
@@ -123,7 +76,7 @@ class ArmResult:
 
     @property
     def total_seconds(self) -> float | None:
-        """Seconds to the target, those of the item features included."""
+        """Seconds to the level, those of the item features included."""
         return None if self.seconds is None else self.feature_seconds + self.seconds
 
     @property
@@ -139,41 +92,55 @@ class ArmResult:
         return max((spread or 0.0 for spread in spreads), default=0.0)
 
     @property
+    def deciding(self) -> Sequence[int]:
+        """The seeds that decide; none where it has not run."""
+        return self.seeds or [*self.measured.curves][:1]
+
+    @property
+    def shown(self) -> Mapping[int, Run]:
+        """The runs of the seeds that decide; of the first one where none has a curve."""
+        return {seed: self.runs[seed] for seed in self.deciding or [*self.runs][:1]}
+
+    @property
+    def first(self) -> Run:
+        """The run of its first seed, if it has begun."""
+        return next(iter(self.runs.values()))
+
+    @property
+    def curve(self) -> Curve:
+        """The curve that decides, if it :attr:`has_run`."""
+        return self.measured.mean(self.deciding)
+
+    @property
+    def level(self) -> float:
+        """The lowest value of the curve that decides; infinity of an arm that was not evaluated."""
+        return self.curve.level if self.has_run else math.inf
+
+    def quality(self, split: Split) -> Quality | None:
+        """Return its quality on a split's links at the epoch that each seed reports; None where
+        some seed was not evaluated.
+        """
+        return self._qualities[split]
+
+    @cached_property
+    def _qualities(self) -> Mapping[Split, Quality | None]:
+        runs = self.shown.values()
+        return {"validation": quality_of(runs, "validation"), "test": quality_of(runs)}
+
+    @property
+    def reported(self) -> Quality | None:
+        """Its quality on test links, which is that of the arm wherever one number stands for it."""
+        return self.quality("test")
+
+    @property
     def epoch(self) -> float | None:
         """The epoch that is reported, the mean over seeds."""
         return None if self.reported is None else self.reported.epoch
 
-    @property
-    def shown(self) -> Mapping[int, Run]:
-        """The runs that :meth:`rows` are of, by seed."""
-        return self.runs
-
-    @cached_property
-    def chosen(self) -> ArmRecall | None:
-        """The recall@50 of test links at the epoch that each seed reports; None where some seed was
-        not evaluated.
-        """
-        return self._reported("test")
-
-    @cached_property
-    def validated(self) -> ArmRecall | None:
-        """The same of validation links."""
-        return self._reported("validation")
-
-    def judged(self, split: Split) -> ArmRecall | None:
-        """Return the recall@50 of a split's links at the epoch that each seed reports."""
-        return self.chosen if split == "test" else self.validated
-
-    def _reported(self, split: Split) -> ArmRecall | None:
-        rows = [reported_row(run) or {} for run in self.shown.values()]
-        if not rows or any(row.get(f"{split}_{RECALL}") is None for row in rows):
-            return None
-        return ArmRecall.of(self.shown.values(), rows, split)
-
-    def rows(self, column: str) -> list[tuple[float, list[Mapping[str, Any]]]]:
-        """Return the rows of the curve, one of each seed, at the evaluations at which all have a
-        column, by seconds of training (full account) after those of the item features; none if it
-        has no times.
+    def means(self, column: str) -> list[tuple[float, float]]:
+        """Return a column of the curve, the mean over seeds, at the evaluations at which all have
+        it, by seconds of training (full account) after those of the item features; none if it has
+        no times.
         """
         runs = self.shown.values()
         if not runs or not all(run.is_timed for run in runs):
@@ -181,9 +148,21 @@ class ArmResult:
         begin, length = (
             mean(getattr(run, name) for run in runs) for name in ("feature_seconds", "seconds")
         )
-        common = common_rows(runs, column).items()
-        return [(begin + at * length, rows) for at, rows in common]
+        curves = [
+            {row["iteration"]: row[column] for row in run.curve if row[column] is not None}
+            for run in runs
+        ]
+        common = sorted(set.intersection(*map(set, curves)))
+        return [(begin + at * length, mean(curve[at] for curve in curves)) for at in common]
 
-    def means(self, column: str) -> list[tuple[float, float]]:
-        """Return a column of :meth:`rows`, the mean over seeds."""
-        return [(seconds, mean(row[column] for row in rows)) for seconds, rows in self.rows(column)]
+    def to_level(self, level: float) -> Self:
+        """Return it with its iterations and seconds to a level, if it comes there."""
+        seconds = self.curve.time_to(level) if self.has_run else None
+        if seconds is None:
+            return self
+        return replace(self, iterations=self.curve.iterations_at(seconds), seconds=seconds)
+
+    @property
+    def place(self) -> tuple[int, float, float]:
+        """Its key in the order of an answer."""
+        return PLACES.get(self.status, len(PLACES)), self.expected, self.level

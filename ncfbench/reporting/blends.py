@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,38 +9,16 @@ from functools import cached_property
 from statistics import fmean as mean
 from typing import Any
 
-import numpy as np
-
 from ncfbench.blending import blend
 from ncfbench.data.content import Split
 from ncfbench.errors import DataError
-from ncfbench.reporting.arms import NDCG, ArmRecall, ArmResult
-from ncfbench.reporting.floors import FloorResult, Standing, standing_by
-from ncfbench.reporting.quality import RECALL, Quality, mean_of, quality_of_rows, standard_error
+from ncfbench.reporting.arms import Arm
+from ncfbench.reporting.floors import FloorResult
+from ncfbench.reporting.quality import NDCG, RECALL, Quality, mean_of, quality_of_rows
 from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.quality import Evaluation, difference
-from ncfbench.storage.schemas import OF_USERS
-from ncfbench.timing import intervals
+from ncfbench.storage.schemas import EVALUATED
 
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class BlendRecall(ArmRecall):
-    """A recall@50 of blends.
-
-    Attributes:
-        rows: of :data:`ncfbench.storage.schemas.BLEND`, one of each seed.
-    """
-
-    rows: Sequence[Row] = ()
-
-    @cached_property
-    def evaluation(self) -> Evaluation | None:
-        """The mean over seeds."""
-        names = OF_USERS["test" if self.split == "test" else "validation"]
-        lists = (np.mean([row[name] for row in self.rows], axis=0, dtype=float) for name in names)
-        return Evaluation({}, *lists)
 
 
 @dataclass(frozen=True)
@@ -50,9 +27,9 @@ class BlendResult:
 
     Attributes:
         rows: of :data:`ncfbench.storage.schemas.BLEND`, one of each run.
+        epoch: that of the runs, the mean over seeds.
     """
 
-    runs: Sequence[RunRecord]
     floor: FloorResult
     rows: Sequence[Row]
     of: str = "this run"
@@ -70,37 +47,31 @@ class BlendResult:
         """That of the runs, the mean over seeds."""
         return mean(row["weight"] for row in self.rows)
 
-    def judged(self, split: Split) -> ArmRecall:
-        """Return the recall@50 of a split's links."""
-        column = f"{split}_{RECALL}"
-        return BlendRecall(
-            recalls=[row[column] for row in self.rows],
-            error=standard_error(self.rows, column),
-            ndcg=mean_of(self.rows, f"{split}_{NDCG}"),
-            kept_in=(),
-            validation=mean_of(self.rows, f"validation_{RECALL}"),
-            split=split,
-            rows=self.rows,
-        )
+    def quality(self, split: Split) -> Quality:
+        """Return its quality on a split's links."""
+        return self._qualities[split]
+
+    @cached_property
+    def _qualities(self) -> Mapping[Split, Quality]:
+        return {split: quality_of_rows(self.rows, split, self.epoch) for split in EVALUATED}
 
     @property
     def reported(self) -> Quality:
-        """Its measures of test links as those of an arm."""
-        return quality_of_rows(self.rows, self.epoch or 0.0)
+        """Its quality on test links."""
+        return self.quality("test")
 
     @property
     def facts(self) -> dict[str, Any]:
         """Its values in JSON."""
-        own, names = self.judged("test"), ("recall_at_10", NDCG)
+        values = self.reported.values
+        names = (RECALL, f"{RECALL}_error", "recall_at_10", NDCG)
         return {
             "floor": self.floor.row["floor"],
             "run": self.of,
             "weight": self.weight,
             "metric": self.rows[0]["metric"],
-            RECALL: own.recall,
-            f"{RECALL}_error": own.error,
-            f"validation_{RECALL}": own.validation,
-            **{name: mean_of(self.rows, f"test_{name}") for name in names},
+            **{name: values[name] for name in names},
+            f"validation_{RECALL}": self.quality("validation").recall,
         }
 
 
@@ -126,22 +97,9 @@ def blend_of_runs(
     )
     if not runs or len(known) < len(runs) or floor is None:
         return None
-    epoch = mean_of([run.summary for run in runs], "reported_epoch")
-    return BlendResult(runs, floor, known, of, epoch)
+    return BlendResult(floor, known, of, mean_of([run.summary for run in runs], "reported_epoch"))
 
 
-def blend_of(arm: ArmResult, floors: Iterable[FloorResult]) -> BlendResult | None:
+def blend_of(arm: Arm, floors: Iterable[FloorResult]) -> BlendResult | None:
     """Return the kept blends of an arm's runs; see :func:`blend_of_runs`."""
     return blend_of_runs([*arm.shown.values()], floors, arm.name)
-
-
-def above(one: ArmRecall, other: ArmRecall) -> Standing:
-    """Return how a recall stands to another one of the same seeds, users and items."""
-    above_by = one.recall - other.recall
-    both = one.evaluation, other.evaluation
-    paired = difference(both[0], both[1]) if both[0] and both[1] else None
-    if paired is None or len(one.recalls) != len(other.recalls):
-        return Standing("unknown", above_by)
-    apart = [own - theirs for own, theirs in zip(one.recalls, other.recalls, strict=True)]
-    error = math.hypot(paired.error, intervals.standard_error(apart) or 0.0)
-    return standing_by(above_by, error, len(apart))

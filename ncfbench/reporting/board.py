@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ncfbench.reporting.answers import Answer
+from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.labels import choices_label, choices_of, data_headings
-from ncfbench.reporting.ranked import RankedArm
 
 TARGET = 0.97
 """The target, as a share of the best quality of all."""
@@ -56,7 +56,7 @@ def find_board(answers: Sequence[Answer]) -> Board | None:
         return None
     settings = [[_settings(arm) for arm in answer.arms] for answer in answers]
     names = {name for of_arms in settings for name in _differing(of_arms)}
-    arms: list[dict[str, RankedArm]] = []
+    arms: list[dict[str, Arm]] = []
     for answer in answers:
         arms.append({})
         for arm in sorted(answer.arms, key=_place):
@@ -65,7 +65,7 @@ def find_board(answers: Sequence[Answer]) -> Board | None:
     shared = [name for name in arms[0] if all(name in own for own in arms)]
     found: list[dict[str, float]] = []
     for of_data, answer in zip(arms, answers, strict=True):
-        ways: dict[str, RankedArm | FloorResult] = {name: of_data[name] for name in shared}
+        ways: dict[str, Arm | FloorResult] = {name: of_data[name] for name in shared}
         if len(shared) < 2 or not any(_quality(way, answer) for way in ways.values()):
             return None
         ways |= {floor.row["floor"]: floor for floor in answer.floors}
@@ -81,7 +81,7 @@ def find_board(answers: Sequence[Answer]) -> Board | None:
     )
 
 
-def _place(arm: RankedArm) -> tuple[int, float, float, list[str]]:
+def _place(arm: Arm) -> tuple[int, float, float, list[str]]:
     """Return the key of an arm in the order of an answer; names of runs decide between equals."""
     return *arm.place, [run.name for run in arm.runs.values()][:1]
 
@@ -97,19 +97,19 @@ def _differing(settings: Sequence[Mapping[str, object]]) -> list[str]:
     return [name for name in known if len({str(own.get(name)) for own in settings}) > 1]
 
 
-def _settings(arm: RankedArm) -> dict[str, object]:
+def _settings(arm: Arm) -> dict[str, object]:
     choices = choices_of(arm.config).items()
     return {name: value for name, value in choices if name != "learning_rate"}
 
 
-def _seconds_to(one: RankedArm | FloorResult, answer: Answer, level: float) -> float:
+def _seconds_to(one: Arm | FloorResult, answer: Answer, level: float) -> float:
     if isinstance(one, FloorResult):
         return one.seconds if _quality(one, answer) >= level else math.inf
     at = one.curve.time_to(-level) if _quality(one, answer) else None
     return math.inf if at is None else one.measured.feature_seconds + at
 
 
-def _quality(one: RankedArm | FloorResult, answer: Answer) -> float:
+def _quality(one: Arm | FloorResult, answer: Answer) -> float:
     """Return what ranking is judged by; 0 of an arm without times, or with a diverged seed."""
     if isinstance(one, FloorResult):
         column = f"{answer.split}_{answer.metric.replace('@', '_at_')}"

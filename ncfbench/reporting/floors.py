@@ -6,26 +6,21 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
-
-import numpy as np
 
 from ncfbench.data.content import Split
 from ncfbench.floors.kept import columns_of
-from ncfbench.reporting.arms import NDCG, TEST_RECALL, ArmRecall, ArmResult
+from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import (
     CLEAR_ERRORS,
+    NDCG,
     RECALL,
     Quality,
-    reported_row,
-    standard_error,
+    quality_of_rows,
     validation_recall,
 )
-from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.quality import Evaluation, difference
-from ncfbench.storage.schemas import OF_USERS
+from ncfbench.runs.quality import difference
 from ncfbench.timing import intervals
 
 TITLES = {
@@ -42,7 +37,7 @@ SECONDS = ("content_seconds", "choice_seconds", "fit_seconds")
 
 @dataclass(frozen=True)
 class FloorResult:
-    """A floor as a row of an answer, beside its :class:`ncfbench.reporting.arms.ArmResult`.
+    """A floor as a row of an answer, beside its :class:`ncfbench.reporting.arms.Arm`.
 
     Attributes:
         row: of :data:`ncfbench.storage.schemas.FLOOR`.
@@ -64,7 +59,7 @@ class FloorResult:
         """Return its short name with the recall of a split's links and seconds, such as ``ridge
         0.567 (19 s)``.
         """
-        recall, seconds = self.recall_on(split), three_digits(self.seconds)
+        recall, seconds = self.value(split), three_digits(self.seconds)
         shown = "-" if recall is None else f"{recall:.3f}"
         return f"{self.row['floor']} {shown} ({seconds} s)"
 
@@ -75,69 +70,39 @@ class FloorResult:
 
     total_seconds = seconds
 
-    @property
-    def recall(self) -> float:
-        """Recall@50 of the test links."""
-        return float(self.row[TEST_RECALL])
+    def value(self, split: Split, name: str = RECALL) -> float | None:
+        """Return a value of :data:`ncfbench.storage.schemas.QUALITY` of a split's links; None where
+        it is not known.
+        """
+        value: float | None = self.row[f"{split}_{name}"]
+        return value
 
-    def recall_on(self, split: Split) -> float | None:
-        """Return the recall@50 of a split's links; None where there are none."""
-        recall: float | None = self.row[f"{split}_{RECALL}"]
-        return recall
+    def quality(self, split: Split) -> Quality | None:
+        """Return its quality on a split's links; None where there are none."""
+        if split == "test":
+            return self.reported
+        return None if self.value(split) is None else quality_of_rows([self.row], split)
 
-    def chance_on(self, split: Split) -> float | None:
-        """Return the recall@50 of a split's links by chance; None where it is not known."""
-        chance: float | None = self.row[f"{split}_{RECALL}_chance"]
-        return chance
-
-    def ndcg_on(self, split: Split) -> float | None:
-        """Return the NDCG@50 of a split's links; None where there are none."""
-        ndcg: float | None = self.row[f"{split}_{NDCG}"]
-        return ndcg
+    @cached_property
+    def reported(self) -> Quality:
+        """Its quality on test links, which all floors rank."""
+        return quality_of_rows([self.row], "test")
 
     @property
     def facts(self) -> dict[str, Any]:
         """Its values in JSON."""
-        return {
-            "floor": self.row["floor"],
-            "title": self.name,
-            "content": self.row["content"],
-            "columns": columns_of(self.row),
-            "penalty": self.row["penalty"],
-            "chosen_by": self.row["chosen_by"],
-            "seconds": self.seconds,
-            RECALL: self.recall,
-            f"{RECALL}_error": self.error,
-            f"validation_{RECALL}": self.row[f"validation_{RECALL}"],
-            "ndcg_at_50": self.ndcg_on("test"),
-            f"validation_{NDCG}": self.ndcg_on("validation"),
-        }
-
-    @cached_property
-    def evaluations(self) -> dict[str, Evaluation]:
-        """Those of each split that are kept."""
-        lists = {split: [self.row[name] for name in names] for split, names in OF_USERS.items()}
-        return {
-            split: Evaluation({}, *(np.asarray(values, np.float32) for values in own))
-            for split, own in lists.items()
-            if None not in own
-        }
-
-    @property
-    def error(self) -> float | None:
-        """Standard error of the recall of test links, over users and items."""
-        return standard_error([self.row], TEST_RECALL)
-
-    @property
-    def reported(self) -> Quality:
-        """Its recall as that of an arm."""
-        return Quality(0.0, {RECALL: self.recall, f"{RECALL}_error": self.error})
+        names = ("floor", "content", "penalty", "chosen_by")
+        measures = (RECALL, f"{RECALL}_error", NDCG)
+        values = {name: self.row[name] for name in names} | {"title": self.name}
+        values |= {"columns": columns_of(self.row), "seconds": self.seconds}
+        values |= {name: self.reported.values[name] for name in measures}
+        return values | {f"validation_{n}": self.value("validation", n) for n in (RECALL, NDCG)}
 
     @property
     def rank(self) -> tuple[bool, float]:
         """Its key in the order of floors, the largest for the best."""
         judged = validation_recall(self.row)
-        return judged is not None, self.recall if judged is None else judged
+        return judged is not None, (self.value("test") or 0.0) if judged is None else judged
 
 
 class Standing(NamedTuple):
@@ -191,38 +156,32 @@ def by_validation(floors: Iterable[FloorResult]) -> list[FloorResult]:
     in :data:`TITLES`. Test links choose nothing, even where validation links cannot tell.
     """
     usual = sorted(floors, key=lambda floor: [*TITLES].index(floor.row["floor"]))
-    return sorted(usual, key=lambda floor: -(floor.recall_on("validation") or 0.0))
+    return sorted(usual, key=lambda floor: -(floor.value("validation") or 0.0))
 
 
-def reported_recall(run: RunRecord) -> ArmRecall | None:
-    """Return the recall of test links that a run reports; None without any."""
-    row = reported_row(run)
-    return None if row is None else ArmRecall.of([run], [row])
-
-
-def compare(own: ArmRecall | None, other: FloorResult) -> Standing:
-    """Return how a recall, if there is any, stands to a floor's of the same users and items.
+def compare(own: Quality | None, other: Quality | None) -> Standing:
+    """Return how a recall, if there is any, stands to another one of the same users and items.
 
     Where each user's recall and each item's share of it are known of both, the error of the
     difference is that of :func:`ncfbench.runs.quality.difference`, and of the seeds where there are
     several; else it has both errors in quadrature, which is rather too large. Recalls over other
     users are not compared.
     """
-    if own is None:
+    if own is None or other is None:
         return Standing("unknown")
-    recall, name = other.recall_on(own.split), f"{own.split}_{RECALL}"
-    if recall is None:
-        return Standing("unknown")
-    above_by, errors = own.recall - recall, [own.error, standard_error([other.row], name)]
-    theirs = other.evaluations.get(own.split)
+    above_by, errors = own.recall - other.recall, [own.error(), other.error()]
+    theirs = other.evaluation
     ours = own.evaluation if theirs else None
-    paired = None
-    if ours and theirs:
-        if len(ours.user_recalls) != len(theirs.user_recalls):
-            return Standing("unknown")
-        paired = difference(ours, theirs)
+    if ours and theirs and len(ours.user_recalls) != len(theirs.user_recalls):
+        return Standing("unknown")
+    paired = difference(ours, theirs) if ours and theirs else None
     if paired is not None:
-        errors = [paired.error, intervals.standard_error(own.recalls) or 0.0]
+        # A floor has no seeds.
+        others = other.recalls if len(other.recalls) > 1 else [0.0] * len(own.recalls)
+        if len(others) != len(own.recalls):
+            return Standing("unknown", above_by)
+        apart = [mine - their for mine, their in zip(own.recalls, others, strict=True)]
+        errors = [paired.error, intervals.standard_error(apart) or 0.0]
     known = [error for error in errors if error is not None]
     if len(known) < len(errors):
         return Standing("unknown", above_by)
@@ -236,34 +195,36 @@ def standing_by(above_by: float, error: float, seeds: int) -> Standing:
     return Standing(word, above_by, error, has_seeds=seeds > 1)
 
 
-def standing(arm: ArmResult, floor: FloorResult, split: Split = "test") -> Standing:
+def standing(arm: Arm, floor: FloorResult, split: Split = "test") -> Standing:
     """Return how an arm stands to a floor, by a split's links at the epoch that it reports."""
-    stands, means = compare(arm.judged(split), floor), arm.means(f"{split}_{RECALL}")
-    least = (floor.recall_on(split) or 0.0) + CLEAR_ERRORS * (stands.error or 0.0)
+    stands = compare(arm.quality(split), floor.quality(split))
+    means = arm.means(f"{split}_{RECALL}")
+    least = (floor.value(split) or 0.0) + CLEAR_ERRORS * (stands.error or 0.0)
     above = [seconds for seconds, recall in means if recall > least]
     if stands.word != "passes" or not above:
         return stands
     return stands._replace(seconds=above[0], is_first=above[0] == means[0][0])
 
 
-def best_of(arms: Iterable[ArmResult], split: Split = "test") -> ArmResult | None:
+def best_of(arms: Iterable[Arm], split: Split = "test") -> Arm | None:
     """Return the arm of the largest recall of validation links, at the epoch that it reports; of
     the split's links where some arm has none of these that chooses; of equal ones that whose runs
     have the first names. None without an arm that has recall and did not diverge.
     """
     ordered = sorted(arms, key=lambda arm: sorted(run.name for run in arm.runs.values()))
-    known = [(own, arm) for arm in ordered if (own := arm.judged(split)) and not arm.has_diverged]
-    judged = [chosen.validation for chosen, _ in known]
-    recalls = [chosen.recall for chosen, _ in known] if None in judged else judged
-    ranked = zip((recall or 0.0 for recall in recalls), (arm for _, arm in known), strict=True)
-    return max(ranked, key=itemgetter(0), default=(0.0, None))[1]
+    known = [(own, arm) for arm in ordered if (own := arm.quality(split)) and not arm.has_diverged]
+    is_judged = all(own.validation is not None for own, _ in known)
+    best = max(
+        known,
+        key=lambda each: (each[0].validation or 0.0) if is_judged else each[0].recall,
+        default=None,
+    )
+    return best and best[1]
 
 
-def arm_beside(
-    arms: Sequence[ArmResult], best: ArmResult | None, split: Split = "test"
-) -> ArmResult | None:
+def arm_beside(arms: Sequence[Arm], best: Arm | None, split: Split = "test") -> Arm | None:
     """Return the arm that is set beside floors: the recommended one, else :func:`best_of` all."""
-    return best if best is not None and best.judged(split) else best_of(arms, split)
+    return best if best is not None and best.quality(split) else best_of(arms, split)
 
 
 def is_plural(floor: FloorResult) -> bool:

@@ -195,15 +195,6 @@ def by_variant(runs: Iterable[Run]) -> dict[Variant, dict[int, Run]]:
     return arms
 
 
-def common_rows(runs: Iterable[Run], column: str) -> dict[int, list[Mapping[str, Any]]]:
-    """Return the rows of each run's curve at the iterations at which all have a value."""
-    curves = [
-        {row["iteration"]: row for row in run.curve if row[column] is not None} for run in runs
-    ]
-    common = sorted(set.intersection(*(set(curve) for curve in curves)))
-    return {iteration: [curve[iteration] for curve in curves] for iteration in common}
-
-
 def paired(runs: Iterable[Run]) -> list[tuple[Run, Run]]:
     """Return an arm's runs of the seeds that its baseline has too, each with that, by seed."""
     pairs = [(run, run.base) for run in runs if run.base is not None]

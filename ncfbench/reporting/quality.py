@@ -1,20 +1,26 @@
-"""Quality of an arm at the epoch that it reports."""
+"""Ranking quality of a row of an answer: an arm, a floor or a blend."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from ncfbench.reporting.frames import Run
+import numpy as np
+
+from ncfbench.data.content import Split
+from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.quality import Evaluation, comparable
 from ncfbench.runs.reported import choose_epoch
-from ncfbench.storage.schemas import MEASURES, PARTS, QUALITY
+from ncfbench.storage.schemas import MEASURES, OF_USERS, PARTS, QUALITY
 
 Row = Mapping[str, Any]
-RECALL = "recall_at_50"
+RECALL, NDCG = "recall_at_50", "ndcg_at_50"
+TEST_RECALL = f"test_{RECALL}"
 COLD_USERS, NEW_ITEMS, KNOWN_ITEMS = (f"{RECALL}_{part}" for part in PARTS)
 MEASURED = (*MEASURES, COLD_USERS, NEW_ITEMS, KNOWN_ITEMS)
 ERROR = "±: standard error over users and items, and over seeds where there are several"
@@ -29,27 +35,74 @@ EPOCH_NOTE = "recall@50: of test links, at the epoch that validation chose, else
 
 @dataclass(frozen=True)
 class Quality:
-    """Measures of test links at the reported epoch, on average over seeds.
+    """Measures of a split's links: of an arm at the epoch that it reports, on average over seeds,
+    of a floor, or of a blend.
 
     Attributes:
-        epoch: that of each seed, on average over seeds.
         values: measures, their standard errors (:func:`standard_error`) and chance levels, by the
             names of :data:`ncfbench.storage.schemas.QUALITY`; None where a run has none.
+        split: the links.
+        epoch: the mean over seeds; None of a floor.
+        recalls: recall@50 of each seed.
+        validation: recall@50 of validation links there, the mean over seeds; None where it chooses
+            nothing.
+        kept: returns the evaluation of each seed, None of one that was not kept.
     """
 
-    epoch: float
     values: Mapping[str, float | None]
+    split: Split = "test"
+    epoch: float | None = None
+    recalls: Sequence[float] = ()
+    validation: float | None = None
+    kept: Callable[[], Sequence[Evaluation | None]] = tuple
 
-    def error(self, measure: str) -> float | None:
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[Row],
+        split: Split,
+        kept: Callable[[], Sequence[Evaluation | None]] = tuple,
+        epoch: float | None = None,
+    ) -> Quality:
+        """Return the quality of some rows, one of each seed."""
+        means = {name: mean_of(rows, f"{split}_{name}") for name in QUALITY}
+        errors = {f"{name}_error": standard_error(rows, f"{split}_{name}") for name in MEASURED}
+        recalls = [row[f"{split}_{RECALL}"] for row in rows]
+        validation = mean_of([{RECALL: validation_recall(row)} for row in rows], RECALL)
+        epoch = mean_of(rows, "epoch") if epoch is None else epoch
+        return cls(means | errors, split, epoch, recalls, validation, kept)
+
+    @property
+    def recall(self) -> float:
+        """Recall@50, if it has any."""
+        return float(self.values[RECALL] or 0.0)
+
+    @property
+    def ndcg(self) -> float | None:
+        """NDCG@50."""
+        return self.values.get(NDCG)
+
+    def error(self, measure: str = RECALL) -> float | None:
         """Return a measure's standard error; None where it is not known."""
         return self.values.get(f"{measure}_error")
 
-    def text(self, measure: str) -> str:
+    def text(self, measure: str = RECALL) -> str:
         """Return a measure with its error, such as ``0.414 ± 0.006``."""
-        value, error = self.values[measure], self.error(measure)
+        value, error = self.values.get(measure), self.error(measure)
         if value is None:
             return "-"
         return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
+
+    @cached_property
+    def evaluation(self) -> Evaluation | None:
+        """The mean over seeds; None where some was not kept, or is over other users."""
+        kept = self.kept()
+        found = [evaluation for evaluation in kept if evaluation is not None]
+        if not found or len(found) < len(kept) or not comparable(found):
+            return None
+        names = ("user_recalls", "item_shares")
+        lists = ([getattr(evaluation, name) for evaluation in found] for name in names)
+        return Evaluation({}, *(np.mean(of_seeds, axis=0, dtype=float) for of_seeds in lists))
 
     @property
     def kinds(self) -> str:
@@ -70,20 +123,36 @@ def reported_row(run: RunRecord) -> Row | None:
     return None if row is None or row.get(f"test_{RECALL}") is None else row
 
 
-def quality_of(runs: Iterable[Run]) -> Quality | None:
+def quality_of(runs: Iterable[RunRecord], split: Split = "test") -> Quality | None:
     """Return the quality of an arm's runs; None where some run was not evaluated."""
-    rows = [reported_row(run) for run in runs]
-    known = [row for row in rows if row is not None]
-    if not known or len(known) < len(rows):
+    reported = [(run, reported_row(run)) for run in runs]
+    known = [
+        (run, row)
+        for run, row in reported
+        if row is not None and row.get(f"{split}_{RECALL}") is not None
+    ]
+    if not known or len(known) < len(reported):
         return None
-    return quality_of_rows(known, math.fsum(row["epoch"] for row in known) / len(known))
+
+    def kept() -> list[Evaluation | None]:
+        return [evaluations.find(run.folder, row["iteration"], split) for run, row in known]
+
+    return Quality.of([row for _, row in known], split, kept)
 
 
-def quality_of_rows(rows: Sequence[Row], epoch: float) -> Quality:
-    """Return the quality of some rows of test links, one of each seed."""
-    means = {name: mean_of(rows, f"test_{name}") for name in QUALITY}
-    errors = {f"{name}_error": standard_error(rows, f"test_{name}") for name in MEASURED}
-    return Quality(epoch, means | errors)
+def quality_of_rows(rows: Sequence[Row], split: Split, epoch: float | None = None) -> Quality:
+    """Return the quality in the row of a floor, or in those of blends, one of each seed: they have
+    the values of all users and items in the columns of :data:`ncfbench.storage.schemas.OF_USERS`.
+    """
+
+    def kept() -> list[Evaluation | None]:
+        lists = ([row[name] for name in OF_USERS[split]] for row in rows)
+        return [
+            None if None in own else Evaluation({}, *(np.asarray(each, np.float32) for each in own))
+            for own in lists
+        ]
+
+    return Quality.of(rows, split, kept, epoch)
 
 
 def standard_error(rows: Sequence[Row], measure: str) -> float | None:

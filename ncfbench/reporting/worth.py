@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ncfbench.data.content import Split
 from ncfbench.errors import either
-from ncfbench.reporting.arms import ArmRecall, ArmResult
-from ncfbench.reporting.blends import BlendResult, above, blend_of
+from ncfbench.reporting.arms import Arm
+from ncfbench.reporting.blends import BlendResult, blend_of
 from ncfbench.reporting.floors import (
     FloorResult,
     Standing,
@@ -20,12 +20,13 @@ from ncfbench.reporting.floors import (
     standing,
 )
 from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.quality import NDCG, RECALL, Quality
 
 
 def floors_sentence(
     floors: Sequence[FloorResult],
-    arms: Sequence[ArmResult],
-    best: ArmResult | None,
+    arms: Sequence[Arm],
+    best: Arm | None,
     *,
     is_falling: bool = False,
 ) -> str:
@@ -36,8 +37,8 @@ def floors_sentence(
 
 def floors_sentences(
     floors: Sequence[FloorResult],
-    arms: Sequence[ArmResult],
-    best: ArmResult | None,
+    arms: Sequence[Arm],
+    best: Arm | None,
     *,
     is_falling: bool = False,
     split: Split = "test",
@@ -56,19 +57,21 @@ def floors_sentences(
         is_falling: whether longer training may help, since the loss still falls.
         split: the links that judge.
     """
-    floors = [floor for floor in floors if floor.recall_on(split) is not None]
+    floors = [floor for floor in floors if floor.quality(split)]
     arms = [arm for arm in arms if not arm.has_diverged]
     if not floors or any(run.is_simulated for arm in arms for run in arm.runs.values()):
         return "", ""
     first, own, top = floors[0], arm_beside(arms, best, split), best_of(arms, split)
-    recall, highest = own and own.judged(split), top and top.judged(split)
+    recall, highest = own and own.quality(split), top and top.quality(split)
     if own is None or top is None or not (recall and highest):
         return "", f"{_reaches(first, split)}; no arm has a recall to compare."
     name = "this arm" if own is best else own.name
     stands, theirs = standing(own, first, split), standing(top, first, split)
     against, sentences = "", list[str]()
     both = blend_of(own, floors)
-    is_worth = both is not None and compare(both.judged(split), first).word == "passes"
+    is_worth = (
+        both is not None and compare(both.quality(split), first.quality(split)).word == "passes"
+    )
     if stands.word == "unknown":
         sentences.append(
             f"{_reaches(first, split)}, {name} {recall.recall:.3f}: an error is missing, so nothing"
@@ -104,24 +107,27 @@ def floors_sentences(
             break
     sentences += [] if both is None else [both_sentence(both, recall)]
     sentences += _by_ndcg(recall, name, first)
-    if split != "test" and own.chosen:
+    if split != "test" and own.reported:
         has = "have" if is_plural(first) else "has"
         sentences.append(
             f"On test links{_chance(first, 'test')}, which choose nothing, {first.name} {has}"
-            f" {first.recall:.3f}, {name} {own.chosen.recall:.3f}"
-            f"{_note(compare(own.chosen, first))}."
+            f" {first.value('test'):.3f}, {name} {own.reported.recall:.3f}"
+            f"{_note(compare(own.reported, first.reported))}."
         )
     return against, " ".join(sentences)
 
 
-def both_sentence(both: BlendResult, own: ArmRecall) -> str:
+def both_sentence(both: BlendResult, own: Quality) -> str:
     """Return what a blend reaches, and how it stands to each of its parts.
 
     Args:
         own: the recall of the runs alone.
     """
-    judged, floor = both.judged(own.split), both.floor.row["floor"]
-    parts = {floor: compare(judged, both.floor), "training alone": above(judged, own)}
+    judged, floor = both.quality(own.split), both.floor.row["floor"]
+    parts = {
+        floor: compare(judged, both.floor.quality(own.split)),
+        "training alone": compare(judged, own),
+    }
     beside = " and ".join(f"{_apart(stands)} {name}" for name, stands in parts.items())
     shares = f"{both.weight:.2g} of training, {1 - both.weight:.2g} of {floor}"
     return f"Both together ({shares}) reach {judged.recall:.3f}: {beside}."
@@ -137,25 +143,24 @@ def _apart(stands: Standing) -> str:
 
 
 def run_sentence(
-    floors: Sequence[FloorResult], own: ArmRecall, both: BlendResult | None = None
+    floors: Sequence[FloorResult], own: Quality, both: BlendResult | None = None
 ) -> str:
     """Return how the recall of a run stands to the floors of its data, and its blend to both.
 
     Args:
         floors: one at least, the best first.
-        own: see :func:`ncfbench.reporting.floors.reported_recall`.
+        own: of the run's test links.
     """
     words = {"passes": "above", "level": "level with", "below": "below", "unknown": "beside"}
     names: dict[str, list[str]] = {word: [] for word in words}
     for floor in floors:
-        stands = compare(own, floor)
+        stands = compare(own, floor.reported)
         note = stands.note or " (its error is not known)"
         names[stands.word].append(floor.row["floor"] + note)
     parts = ", ".join(f"{words[word]} {either(of, 'and')}" for word, of in names.items() if of)
-    recall = f"{own.recall:.3f}" + (f" ± {own.error:.3f}" if own.error is not None else "")
     reached = ", ".join(floor.label() for floor in floors)
     more = "" if both is None else f" {both_sentence(both, own)}"
-    return f"Without training: {reached}. This run's recall@50, {recall}, is {parts}.{more}"
+    return f"Without training: {reached}. This run's recall@50, {own.text()}, is {parts}.{more}"
 
 
 def floor_command(dataset: str, data_dir: Path | str | None) -> str:
@@ -183,11 +188,11 @@ def _note(stands: Standing) -> str:
     return stands.note if stands.has_seeds else stands.note.replace(")", ", one seed)")
 
 
-def _by_ndcg(own: ArmRecall | None, name: str, floor: FloorResult) -> list[str]:
+def _by_ndcg(own: Quality | None, name: str, floor: FloorResult) -> list[str]:
     """Return who is ahead by NDCG@50, in the digits shown, where by recall@50 it is the other."""
     if own is None:
         return []
-    ndcg, recall = floor.ndcg_on(own.split), floor.recall_on(own.split)
+    ndcg, recall = floor.value(own.split, NDCG), floor.value(own.split)
     if own.ndcg is None or ndcg is None or recall is None:
         return []
     ours, theirs = (f"{each:.3f}" for each in (own.ndcg, ndcg))
@@ -200,7 +205,7 @@ def _by_ndcg(own: ArmRecall | None, name: str, floor: FloorResult) -> list[str]:
     return [f"{by} {floor.name} {verb} ahead, with {theirs} to {ours}."]
 
 
-def _named(name: str, own: ArmRecall) -> str:
+def _named(name: str, own: Quality) -> str:
     """Return an arm's name, with its recall where no other sentence has that."""
     if own.split == "test":
         return name
@@ -209,7 +214,7 @@ def _named(name: str, own: ArmRecall) -> str:
 
 def _chance(floor: FloorResult, split: Split) -> str:
     """Return the recall by chance in brackets; nothing where it is not known."""
-    chance = floor.chance_on(split)
+    chance = floor.value(split, f"{RECALL}_chance")
     return "" if chance is None else f" (chance: {chance:.3f})"
 
 
@@ -220,7 +225,7 @@ def _reaches(floor: FloorResult, split: Split = "test", training: str = "trainin
     time, links = three_digits(floor.seconds), ""
     if split == "validation":
         links = f" on validation links{_chance(floor, split)}"
-    return f"{name} {verb} {floor.recall_on(split):.3f}{links} in {time} s without {training}"
+    return f"{name} {verb} {floor.value(split):.3f}{links} in {time} s without {training}"
 
 
 def _it(floor: FloorResult) -> str:

@@ -6,7 +6,7 @@ added, or whose meaning changes, raises :data:`SCHEMA_VERSION`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import pyarrow as pa
@@ -58,7 +58,9 @@ level; the error of recall@50 over items; recall@50 of users without training li
 to items without and with training links, each with its error; the number of the former users.
 """
 QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)
-OF_USERS = {split: (f"{split}_user_recalls", f"{split}_item_shares") for split in EVALUATED}
+OF_USERS: Mapping[str, tuple[str, str]] = {
+    split: (f"{split}_user_recalls", f"{split}_item_shares") for split in EVALUATED
+}
 """Columns of a floor with a value for each user, and for each item, by split."""
 _RECALL_COLUMNS = [f"{split}_{name}" for split in EVALUATED for name in _RECALLS]
 _OTHER_QUALITY = [name for name in QUALITY_COLUMNS if name not in _RECALL_COLUMNS]

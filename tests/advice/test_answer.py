@@ -197,7 +197,7 @@ def _with_numbers(whole, seed, beginnings):
         for arm in whole.arms
     ]
     ranked, level = rank_soonest(unranked)
-    arms = sorted((arm.with_quality() for arm in ranked), key=lambda arm: arm.place)
+    arms = sorted(ranked, key=lambda arm: arm.place)
     floors = by_validation(floors_of([otherwise(floor.row) for floor in whole.floors]))
     return dataclasses.replace(whole, arms=arms, target=level, floors=floors)
 

@@ -57,8 +57,8 @@ def test_a_race_leaves_ordinary_runs_and_an_answer(raced):
     assert len(turns) == 1  # all took turns
     lost = [each for each in answer.arms if each.status == "diverged"]
     assert len(lost) == 2
-    assert all("not finite" in each.entrant.reason for each in lost)
-    assert all(each.entrant.config.learning_rate == 1e30 for each in lost)
+    assert all("not finite" in each.reason for each in lost)
+    assert all(each.config.learning_rate == 1e30 for each in lost)
 
 
 def test_a_race_fits_the_floors_that_have_time(raced, data_dir):

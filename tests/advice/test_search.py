@@ -18,7 +18,9 @@ from ncfbench.config import complete
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.rule import Curve
-from ncfbench.reporting.ranked import RankedArm, Runs, rank_soonest, times_to_level
+from ncfbench.reporting.arms import Arm
+from ncfbench.reporting.ranked import rank_soonest
+from ncfbench.reporting.seeds import Runs, times_to_level
 from ncfbench.timing.ranking import NEAR, SHARE
 
 
@@ -215,7 +217,7 @@ def runs(values, seconds=1.0, features=0.0):
 
 def ranked(found, **statuses):
     arms = [
-        RankedArm(
+        Arm(
             name=name,
             config=complete({}),
             runs={},

@@ -9,10 +9,10 @@ import search_choices as choices
 from kept import REPOSITORY, kept
 from traced import Section, read, traces, traces_rows, word
 
-from ncfbench.reporting.arms import TEST_RECALL, VALIDATION_RECALL
 from ncfbench.reporting.floors import compare, standing
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.profiles import by_profile
+from ncfbench.reporting.quality import TEST_RECALL
 from ncfbench.storage import schemas, tables
 
 PAGE = "README.md"
@@ -64,10 +64,10 @@ def measured():
     for title, answer in good_start().items():
         (arm,), floor = answer.arms, answer.floors[0]
         chosen = [
-            max(run.curve, key=lambda row: row[VALIDATION_RECALL] or 0.0)
+            max(run.curve, key=lambda row: row["validation_recall_at_50"] or 0.0)
             for run in arm.runs.values()
         ]
-        assert [row[TEST_RECALL] for row in chosen] == arm.chosen.recalls
+        assert [row[TEST_RECALL] for row in chosen] == arm.reported.recalls
         found[title] = {
             measure: (fmean(row[f"test_{measure}"] for row in chosen), floor.row[f"test_{measure}"])
             for measure in MEASURES
@@ -90,11 +90,11 @@ def good_rows():
         best = "the same" if any(best in row for row in rows) else best
         at, both = standing(arm, floor).seconds, ["-", "-"]
         for blend in answer.blends:
-            own = blend.judged("test")
+            own = blend.reported
             above = compare(own, floor)
-            both = [f"{own.recall:.3f} ± {own.error:.3f}"]
+            both = [f"{own.recall:.3f} ± {own.error():.3f}"]
             both += [f"{above.above_by:.3f} ± {above.error:.3f}"]
-        cells = [title, best, f"{arm.chosen.recall:.3f} ± {arm.chosen.error:.3f}"]
+        cells = [title, best, f"{arm.reported.recall:.3f} ± {arm.reported.error():.3f}"]
         cells += ["-" if at is None else f"{at:.1f}", *both]
         rows.append(f"| {' | '.join(cells)} |")
     return rows
@@ -134,7 +134,7 @@ def good_conditions():
 
 def is_clear(answer, both):
     """Return whether what is trained, or both, is clearly above the best floor."""
-    floor, found = answer.floors[0], [blend.judged("test") for blend in answer.blends * both]
+    floor, found = answer.floors[0], [blend.reported for blend in answer.blends * both]
     if both:
         return any(compare(own, floor).word == "passes" for own in found)
     return standing(answer.arms[0], floor).word == "passes"
@@ -286,7 +286,7 @@ def first_page():
     assert [data for data, own in errors.items() if own > 2] == ["yelp"]
     assert [data for data, own in errors.items() if own < -2] == ["cite"]
     cite, plots, anime, yelp = (f"{after:.3f}" for _, after in ridges().values())
-    good = [f"{frozen()[data].arms[0].chosen.recall:.3f}" for data in SETS]
+    good = [f"{frozen()[data].arms[0].reported.recall:.3f}" for data in SETS]
     (seeds,) = {len(each.arms[0].runs) for each in frozen().values()}
     manifests = [kept("frozen-start").manifests[own] for own in kept("frozen-start").floors]
     seconds = [own["derived_features"]["embed"]["seconds"] for own in manifests]

@@ -115,7 +115,7 @@ def test_seeds_that_decide_are_those_whose_recall_is_shown(tmp_path):
     write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.35, 0.4], loss="softmax", seed=0, **more)
     tables.write_rows(tmp_path / "floors.parquet", [floor_row("ridge", 0.4, 1.0)], schemas.FLOOR)
     (found,) = collect(tmp_path, tmp_path).answers
-    assert (found.best.chosen.recall, found.best.reported.values["recall_at_50"]) == (0.45, 0.45)
+    assert (found.best.reported.recall, found.best.reported.values["recall_at_50"]) == (0.45, 0.45)
     assert "Recall@50 of test links: 0.450 ± 0.005 at epoch 2" in views.headline(found)
     assert "(+0.050 ± 0.007, one seed)" in views.headline(found)
     assert "One seed: errors are of users and items alone" in str(views.caveats(found))
@@ -284,7 +284,7 @@ def test_an_arm_has_one_recall_of_one_epoch(tmp_path):
     results = collect(tmp_path, tmp_path)
     (answer,) = results.answers
     arms = {arm.config.sampler: arm for arm in answer.arms}
-    assert [arms[name].chosen.recall for name in ("ns", "iid")] == pytest.approx([0.42, 0.31])
+    assert [arms[name].reported.recall for name in ("ns", "iid")] == pytest.approx([0.42, 0.31])
     assert [arms[name].epoch for name in ("ns", "iid")] == [2, 2.5]
     (floor,) = found["floors"]
     assert (floor["best_arm"], floor["above_by"]) == ("passes", pytest.approx(0.42 - 0.405))
@@ -486,4 +486,4 @@ def test_the_errors_of_new_and_known_items_are_named():
         for end, value in (("", value), ("_error", value / 10))
     }
     text = "new items 0.100 ± 0.010, known items 0.200 ± 0.020"
-    assert Quality(3, values).kinds == f"{text}, with errors over users alone"
+    assert Quality(values).kinds == f"{text}, with errors over users alone"

@@ -19,7 +19,6 @@ from ncfbench.floors.kept import FILE
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.pipeline import floor as fit_floors
 from ncfbench.reporting.answers import find_answers
-from ncfbench.reporting.arms import ArmRecall
 from ncfbench.reporting.beside import find_floors
 from ncfbench.reporting.figures import curves
 from ncfbench.reporting.floors import (
@@ -28,10 +27,10 @@ from ncfbench.reporting.floors import (
     arm_beside,
     compare,
     floors_of,
-    reported_recall,
     standing,
 )
 from ncfbench.reporting.frames import group
+from ncfbench.reporting.quality import Quality, quality_of
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.views.answers import answer_tables, as_rows
 from ncfbench.reporting.worth import floors_sentence, run_sentence
@@ -218,7 +217,7 @@ def test_without_an_error_nothing_is_known(tmp_path, lacks):
         "Ridge regression reaches 0.612 in 19 s without training, this arm 0.542: an error is"
         " missing, so nothing is known of the difference."
     )
-    assert "beside ridge (its error is not known)" in run_sentence(floors, arm.chosen)
+    assert "beside ridge (its error is not known)" in run_sentence(floors, arm.reported)
 
 
 def test_test_links_choose_neither_floor_nor_arm(tmp_path):
@@ -240,7 +239,7 @@ def test_test_links_choose_neither_floor_nor_arm(tmp_path):
     (answer,) = find_answers(group(read_all(tmp_path)[0]))
     best = next(arm for arm in answer.arms if arm.config.sampler == "strat-ns")
     assert arm_beside(answer.arms, None).name == "cnn sg ns"
-    assert best.chosen.recall == 0.45
+    assert best.reported.recall == 0.45
     assert floors_sentence(floors, answer.arms, best).startswith(
         "Training is not clearly worth it, by these runs: ridge regression reaches 0.500 in 19 s"
         f" without it, cnn sg ns 0.510 (+0.010 {OF_BOTH})."
@@ -269,10 +268,12 @@ def test_a_certain_validation_recall_chooses_no_floor():
 )
 def test_words_are_by_two_errors(recalls, floor, own, other):
     """By hand: the seeds' part is there where there are several, and its note says if not."""
-    own_recall = ArmRecall(recalls, math.hypot(own, standard_error_of(recalls)), None, [])
+    mean, deviation = sum(recalls) / len(recalls), math.hypot(own, standard_error_of(recalls))
+    values = {"recall_at_50": mean, "recall_at_50_error": deviation}
+    own_recall = Quality(values, recalls=recalls)
     row = floor_row("ridge", floor, 1.0) | dict.fromkeys(ITEM_ERROR, 0.0)
-    stands = compare(own_recall, FloorResult(row | {"test_recall_at_50_error": other}))
-    above = sum(recalls) / len(recalls) - floor
+    row |= {"test_recall_at_50_error": other}
+    stands, above = compare(own_recall, FloorResult(row).reported), mean - floor
     error = math.sqrt(own**2 + other**2 + standard_error_of(recalls) ** 2)
     assume(abs(abs(above) - 2 * error) > 1e-12)
     word = "level" if abs(above) < 2 * error else "passes" if above > 0 else "below"
@@ -327,9 +328,9 @@ def test_a_run_stands_by_the_errors_of_both(apart, stands, tmp_path):
     error is 0.005.
     """
     own, recall = math.hypot(0.006, 0.008), 0.512 + apart * math.hypot(0.006, 0.008, 0.003, 0.004)
-    assert reported_recall(read(write_run(tmp_path, "ns", [9, 3], 10))) is None
+    assert quality_of([read(write_run(tmp_path, "ns", [9, 3], 10))]) is None
     run = read(write_run(tmp_path, "iid", [9, 3], 10, [0, recall], errors=(0.006, 0.008)))
-    assert run_sentence(floors_of([PROFILE, RIDGE]), reported_recall(run)) == (
+    assert run_sentence(floors_of([PROFILE, RIDGE]), quality_of([run])) == (
         "Without training: ridge 0.567 (19 s), profile 0.512 (3.5 s)."
         f" This run's recall@50, {recall:.3f} ± {own:.3f}, is {stands}."
     )

@@ -9,7 +9,8 @@ from folders import answers_of, change, floor_row, write_run
 from invoked import check, invoke
 
 from ncfbench.floors.kept import FILE
-from ncfbench.reporting.floors import compare, floors_of, reported_recall
+from ncfbench.reporting.floors import compare, floors_of
+from ncfbench.reporting.quality import quality_of
 from ncfbench.reporting.worth import run_sentence
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import read
@@ -117,7 +118,7 @@ def test_a_run_that_ranks_as_a_floor_is_level(tmp_path):
     (row,) = answer["floors"]
     assert (row["best_arm"], row["above_by"], row["above_by_error"]) == ("level", 0, 0)
     run = read(write(tmp_path, "ns", 9, NONE, OF_FLOOR))
-    own, better = reported_recall(run), floor(ALL) | {"floor": "ease"}
+    own, better = quality_of([run]), floor(ALL) | {"floor": "ease"}
     apart, of_both = recall(ALL) - recall(OF_FLOOR), error([OF_FLOOR], [ALL])
     assert run_sentence(floors_of([floor(), better]), own).endswith(
         f"0.458 ± 0.050, is level with ease (-{apart:.3f} ± {of_both:.3f}) and ridge (+0.000 ±"
@@ -128,7 +129,7 @@ def test_a_run_that_ranks_as_a_floor_is_level(tmp_path):
 @pytest.mark.parametrize("lacks", ["floor", "run", "iteration", "damaged"])
 def test_errors_are_added_where_a_recall_of_users_is_not_kept(tmp_path, lacks):
     run, kept = write(tmp_path, "ns", 9, NONE, ALL), floor()
-    own = reported_recall(read(run))
+    own = quality_of([read(run)])
     if lacks == "floor":
         kept["test_user_recalls"] = None
     elif lacks == "run":

@@ -10,7 +10,7 @@ from typing import Any
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.reporting.answers import Answer
-from ncfbench.reporting.arms import TEST_RECALL, ArmResult
+from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
@@ -28,6 +28,7 @@ from ncfbench.reporting.figures.drawing import (
 )
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.labels import label
+from ncfbench.reporting.quality import TEST_RECALL
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
 from ncfbench.runs.arms import Variant
 
@@ -80,12 +81,14 @@ def draw_answer(answer: Answer) -> Drawing | None:
 
 def _levels(answer: Answer) -> list[Level]:
     """Return the levels of the floors, and of the blend once both its parts are there."""
-    found = [Level(floor.label(), floor.recall, floor.seconds) for floor in answer.floors]
+    found = [
+        Level(floor.label(), floor.value("test") or 0.0, floor.seconds) for floor in answer.floors
+    ]
     best = answer.best
     if best is not None and best.has_run:
         took = best.feature_seconds + best.curve.clock
         for blend in answer.blends:
-            recall = blend.judged("test").recall
+            recall = blend.reported.recall
             found.append(Level(f"both {recall:.3f}", recall, blend.floor.seconds + took, "--"))
     return found
 
@@ -139,14 +142,14 @@ def _name(config: RunConfig) -> str:
     return ", ".join([config.dataset, *titles])
 
 
-def _finish_losses(axis: Any, arms: Sequence[ArmResult]) -> None:
+def _finish_losses(axis: Any, arms: Sequence[Arm]) -> None:
     runs = [run for arm in arms for run in arm.runs.values()]
     if all(loss > 0 for run in runs for loss in run.probes.losses):
         axis.set_yscale("log")
         label_few(axis.yaxis)
 
 
-def _main_styles(arms: Sequence[ArmResult]) -> dict[str, dict[str, Any]]:
+def _main_styles(arms: Sequence[Arm]) -> dict[str, dict[str, Any]]:
     """Return the styles of named arms: of their samplers, or their own where samplers repeat."""
     styles = {arm.name: line_style(Variant.of(arm.config)) for arm in arms}
     if len({style["color"] for style in styles.values()}) < len(arms):
@@ -156,7 +159,7 @@ def _main_styles(arms: Sequence[ArmResult]) -> dict[str, dict[str, Any]]:
 
 
 def _plot_arm(
-    axis: Any, arm: ArmResult, measure: str, style: dict[str, Any] | None, *, is_best: bool
+    axis: Any, arm: Arm, measure: str, style: dict[str, Any] | None, *, is_best: bool
 ) -> None:
     # The start is no point of a logarithmic axis.
     means = arm.means(measure)

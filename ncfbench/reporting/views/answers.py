@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from ncfbench.reporting.answers import Answer, Caveat, reads, worth
+from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.blends import BlendResult
 from ncfbench.reporting.floors import FloorResult, Standing, arm_beside, standing
 from ncfbench.reporting.formats import three_digits
@@ -24,7 +25,6 @@ from ncfbench.reporting.quality import (
     RECALL,
     Quality,
 )
-from ncfbench.reporting.ranked import RankedArm
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.deploy import deployment
 from ncfbench.reporting.views.sentences import (
@@ -39,7 +39,7 @@ from ncfbench.runs.folder import are_interleaved
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import SHARE
 
-AnswerRow: TypeAlias = RankedArm | FloorResult | BlendResult
+AnswerRow: TypeAlias = Arm | FloorResult | BlendResult
 NUMBERS = ("learning_rate", "batch_size", "stratum_size")
 """Settings of which an answer says that its value is the largest or the smallest that was tried."""
 BY_TEST = "Test links decided: some runs have no recall of validation links."
@@ -93,7 +93,7 @@ def caveats(answer: Answer) -> list[Caveat]:
     return found + floor_caveats(answer) + busy_caveats(answer.spread)
 
 
-def best_caveats(answer: Answer, best: RankedArm) -> list[Caveat]:
+def best_caveats(answer: Answer, best: Arm) -> list[Caveat]:
     """Return whether the best arm still learns or has one seed, and which of its numbers are at an
     end of those that were tried.
     """
@@ -189,7 +189,7 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
 
 
 def _evaluated(answer: Answer) -> list[tuple[str, Quality]]:
-    rows: list[RankedArm | BlendResult] = [*answer.main, *answer.blends]
+    rows: list[Arm | BlendResult] = [*answer.main, *answer.blends]
     return [(row.name, row.reported) for row in rows if row.reported]
 
 
@@ -280,7 +280,7 @@ def facts(answer: Answer) -> dict[str, Any]:
     }
 
 
-def arm_facts(arm: RankedArm) -> dict[str, Any]:
+def arm_facts(arm: Arm) -> dict[str, Any]:
     """Return what JSON says of an arm's curves."""
     has_run = arm.has_run
     recalls = arm.reported.values if has_run and arm.reported else {}
@@ -305,7 +305,7 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
     """
     split, rows = answer.judged_by, []
     arm = arm_beside(answer.arms, answer.best, split)
-    own = arm and arm.judged(split)
+    own = arm and arm.quality(split)
     for floor in answer.floors:
         beside = standing(arm, floor, split) if arm else Standing("unknown")
         stands = {
@@ -327,12 +327,12 @@ def _columns(answer: Answer) -> list[Col]:
         Col(_level(answer), lambda row: _reached(row[1])),
         Col("s of training", lambda row: _trained(row[1]), three_digits),
         Col(answer.split, lambda row: _judged(answer, row[1]), ".3f"),
-        Col("test recall@50", lambda row: row[1].reported and row[1].reported.text(RECALL)),
+        Col("test recall@50", lambda row: row[1].reported and row[1].reported.text()),
         Col("epoch", lambda row: row[1].epoch, ".3g"),
     ]
 
 
-def _reach(answer: Answer, best: RankedArm) -> str:
+def _reach(answer: Answer, best: Arm) -> str:
     seconds = best.total_seconds
     when = "at once" if seconds is None else f"in {three_digits(seconds)} s"
     clock = three_digits(best.feature_seconds + best.curve.clock)
@@ -344,7 +344,7 @@ def _reach(answer: Answer, best: RankedArm) -> str:
     )
 
 
-def _edges(answer: Answer, best: RankedArm) -> list[Caveat]:
+def _edges(answer: Answer, best: Arm) -> list[Caveat]:
     """Return a caveat on each number of the best arm that is at an end of those that were tried
     with its loss and sampler.
     """
@@ -373,14 +373,14 @@ def _reached(arm: AnswerRow) -> str:
 
 def _judged(answer: Answer, arm: AnswerRow) -> float | None:
     """Return the metric of the links that decide; None of a floor where that is no recall@50."""
-    if isinstance(arm, RankedArm):
+    if isinstance(arm, Arm):
         return -arm.level
     if answer.metric != Answer.metric:
         return None
     if isinstance(arm, BlendResult):
-        return arm.judged(answer.split).recall
-    return arm.recall_on(answer.split)
+        return arm.quality(answer.split).recall
+    return arm.value(answer.split)
 
 
 def _trained(arm: AnswerRow) -> float | None:
-    return arm.curve.clock if isinstance(arm, RankedArm) else None
+    return arm.curve.clock if isinstance(arm, Arm) else None

@@ -36,7 +36,7 @@ class Part(NamedTuple):
     @property
     def text(self) -> str:
         """Its recall of test links, with its error."""
-        return "-" if self.quality is None else self.quality.text(RECALL)
+        return "-" if self.quality is None else self.quality.text()
 
 
 class Deployment(NamedTuple):
@@ -80,19 +80,19 @@ def deployment(
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in the command.
     """
     arm = arm_beside(answer.arms, answer.best, answer.judged_by)
-    own = None if arm is None else arm.judged("test")
+    own = None if arm is None else arm.reported
     if arm is None or own is None:
         return None
     best = max(arm.runs.values(), key=_on_validation)
     run = shown(best.folder)
     parts = [Part("trained", arm.name, [run, "vectors"], own.validation, arm.reported)]
-    floors = sorted(answer.floors, key=lambda floor: -(floor.recall_on("validation") or 0.0))[:1]
+    floors = sorted(answer.floors, key=lambda floor: -(floor.value("validation") or 0.0))[:1]
     for floor in floors:
         words = [answer.config.dataset, "vectors", "--floor", floor.row["floor"]]
-        recall, seconds = floor.recall_on("validation"), f" ({three_digits(floor.seconds)} s)"
+        recall, seconds = floor.value("validation"), f" ({three_digits(floor.seconds)} s)"
         parts.insert(0, Part("floor", floor.name, words, recall, floor.reported, seconds))
     for blend in answer.blends:
-        name, recall = blend.floor.row["floor"], blend.judged("validation").recall
+        name, recall = blend.floor.row["floor"], blend.quality("validation").recall
         shares = f"both, {blend.weight:.2g} of {arm.name} and {1 - blend.weight:.2g} of {name}"
         words = [run, "vectors", "--floor", name]
         parts.append(Part("both", shares, words, recall, blend.reported))
@@ -106,7 +106,7 @@ def deployment(
         command += "  # once it is trained again: its checkpoints are not here"
     elif chosen.what != "floor" and len(own.recalls) > 1:
         command += f"  # by validation the best of {len(own.recalls)} seeds"
-    chances = [floor.chance_on("test") for floor in floors]
+    chances = [floor.value("test", f"{RECALL}_chance") for floor in floors]
     chance = "".join(f" (chance {chance:.3f})" for chance in chances if chance is not None)
     others = "; ".join(f"{part.name} {part.text}{part.note}" for part in parts if part != chosen)
     recall_line = f"Recall@50 of test links {chosen.text}{chosen.note}{chance}"
@@ -133,7 +133,7 @@ def deployed_table(found: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
 
 def _part(what: str, row: tuple[str, Mapping[str, Any]]) -> str:
     values = row[1].get("parts", {}).get(what)
-    return "-" if values is None else Quality(0.0, values).text(RECALL)
+    return "-" if values is None else Quality(values).text()
 
 
 def _on_validation(run: Run) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ncfbench.reporting.answers import Answer, Caveat
-from ncfbench.reporting.arms import ArmResult
+from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import ERROR, RECALL, Quality
 from ncfbench.reporting.table import sentence
@@ -27,15 +27,15 @@ def recall_sentence(own: Quality | None, chance: float | None) -> str:
     """Return the recall that the best arm reports; nothing where it has none."""
     if own is None or own.values[RECALL] is None:
         return ""
-    text = f"Recall@50 of test links: {own.text(RECALL)} at epoch {own.epoch:.3g}"
+    text = f"Recall@50 of test links: {own.text()} at epoch {own.epoch:.3g}"
     text += f" ({own.kinds})" if own.kinds else ""
     explained = [] if chance is None else [f"chance: {chance:.3f}"]
     explained += [CERTAIN.partition(". ")[0]] if (chance or 0) >= 1 else []
-    explained += [] if own.error(RECALL) is None else [ERROR]
+    explained += [] if own.error() is None else [ERROR]
     return f"{text} ({'; '.join(explained)})." if explained else f"{text}."
 
 
-def tied_sentence(ties: Sequence[ArmResult]) -> str:
+def tied_sentence(ties: Sequence[Arm]) -> str:
     """Return which arms are tied with the best; nothing if none is."""
     names = ", ".join(arm.name for arm in ties)
     return sentence(f"Statistically tied with it: {names}") if names else ""
