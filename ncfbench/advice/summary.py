@@ -15,12 +15,12 @@ from ncfbench.advice.question import METRIC, Question
 from ncfbench.catalog import find_sampler
 from ncfbench.reporting.answers import Caveat
 from ncfbench.reporting.arms import Arm
+from ncfbench.reporting.caveats import best_caveats, busy_caveats, floor_caveats
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.table import Table
-from ncfbench.reporting.views import answers
+from ncfbench.reporting.views import answers, sentences
 from ncfbench.reporting.views.deploy import deployment
-from ncfbench.reporting.views.sentences import busy_caveats, floor_caveats
 from ncfbench.runs.arms import Variant
 
 LEAST_TRAINING = 1 / 3
@@ -35,7 +35,7 @@ def headline(answer: RaceAnswer) -> str:
     """Return the answer in one paragraph."""
     users = answer.sample_users
     sample = f"All this on a sample of {users:,} users." if users else ""
-    return f"{answers.headline(answer, _no_choice(answer))} {sample}".strip()
+    return f"{sentences.headline(answer, _no_choice(answer))} {sample}".strip()
 
 
 def caveats(answer: RaceAnswer) -> list[Caveat]:
@@ -45,7 +45,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
         text = f"Too little of the budget was training ({answer.training_share:.0%}): no answer."
         found.append(Caveat("undertrained", f"{text} A larger --budget gives one."))
     if best is not None:
-        found += answers.best_caveats(answer, best)
+        found += best_caveats(answer, best)
         if 1 < len(best.deciding) < ENOUGH_SEEDS:
             text = f"{counted(len(best.deciding), 'seed')} of each finalist."
             found.append(Caveat("few_seeds", text))
@@ -173,7 +173,7 @@ def _row(answer: RaceAnswer, arm: Arm) -> dict[str, Any]:
         "iterations": summary.get("iterations"),
         "epochs": summary.get("epochs"),
         "times_slower_expected": arm.expected if is_expected else None,
-        **answers.arm_facts(arm),
+        **answers.values_of(answer, arm),
         "config": json.dumps(config.to_dict(), sort_keys=True),
         "data_fingerprint": answer.state.fingerprint,
     }

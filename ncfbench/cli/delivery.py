@@ -169,7 +169,7 @@ def _print_tables(results: Results, wanted: Wanted) -> None:
     ]
     if hidden:
         print_sentences(f"Further tables: {', '.join(hidden)}.", "")
-    from ncfbench.reporting.worth import floor_command
+    from ncfbench.reporting.views.sentences import floor_command
 
     data_dir = wanted.locations.get("--data-dir")
     for name in results.unfitted:

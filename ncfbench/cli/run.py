@@ -142,7 +142,7 @@ def _print_results(
     from ncfbench.reporting.floors import compare
     from ncfbench.reporting.quality import quality_of
     from ncfbench.reporting.views.run import ledger_table, run_table
-    from ncfbench.reporting.worth import floor_command, run_sentence
+    from ncfbench.reporting.views.sentences import floor_command, run_sentence
     from ncfbench.runs.reported import describe_fall, evaluations_of
 
     recall = quality_of([record])

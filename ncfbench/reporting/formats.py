@@ -19,6 +19,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def with_error(pair: tuple[float, float | None]) -> str:
+    """Return a value with its standard error, where that is known: ``0.414 ± 0.006``."""
+    value, error = pair
+    return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
+
+
 def interval(spec: str) -> Format:
     """Return a format of two ends: ``1.80..2.02``."""
     return lambda ends: f"{ends[0]:{spec}}..{ends[1]:{spec}}"

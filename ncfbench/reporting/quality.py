@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ncfbench.data.content import Split
+from ncfbench.reporting.formats import with_error
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import Evaluation, comparable
@@ -88,10 +89,8 @@ class Quality:
 
     def text(self, measure: str = RECALL) -> str:
         """Return a measure with its error, such as ``0.414 ± 0.006``."""
-        value, error = self.values.get(measure), self.error(measure)
-        if value is None:
-            return "-"
-        return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
+        value = self.values.get(measure)
+        return "-" if value is None else with_error((value, self.error(measure)))
 
     @cached_property
     def evaluation(self) -> Evaluation | None:

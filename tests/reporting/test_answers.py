@@ -12,10 +12,12 @@ from invoked import check, invoke
 from kept import REPOSITORY, kept
 
 from ncfbench.reporting.answers import worth
+from ncfbench.reporting.caveats import caveats
 from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.render import html
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.views import answers as views
+from ncfbench.reporting.views import sentences
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read
 from ncfbench.runs.quality import CERTAIN
@@ -63,7 +65,7 @@ def test_the_soonest_of_about_the_best_is_recommended(tmp_path):
     rows = [(row.choice, row.value, row.arm.config.sampler) for row in worth(found)]
     of_sampler = [("sampler", "ns", "ns"), ("sampler", "iid", "iid")]
     assert rows[:3] == [*of_sampler, ("loss", "softmax", "ns")]
-    said = views.headline(found)
+    said = sentences.headline(found)
     assert said.startswith("Use --encoder cnn --loss sg --sampler strat-ns ")
     assert (
         "0.38 on test links (chance: 0.001) in 0.944 s (0.95 of the best that was reached)" in said
@@ -82,7 +84,7 @@ def test_what_no_arm_passes_comes_first(tmp_path, floor, worth):
     """One sentence says so, and no other repeats or contradicts it. Recall still rises."""
     (found,) = write_three(tmp_path, floor).answers
     assert found.is_still_falling
-    said = views.headline(found)
+    said = sentences.headline(found)
     assert said.startswith(
         f"Training is {worth}, by these runs: ridge regression reaches {floor:.3f} in 19 s without"
         f" it, this arm 0.399 ({0.399 - floor:+.3f} ± 0.012). If you train, use --encoder cnn "
@@ -97,7 +99,7 @@ def test_time_counts_features_or_is_of_training(tmp_path):
     times = dict(zip(table.headings, table.rows[0], strict=True))
     assert times["s to 0.38"].text == "30.9"
     assert times["s of training"].text == "1.5"
-    said = views.headline(found)
+    said = sentences.headline(found)
     assert (
         "0.38 on test links (chance: 0.001) in 30.9 s (0.95 of the best that was reached), and"
         " 0.399 within" in said
@@ -116,9 +118,9 @@ def test_seeds_that_decide_are_those_whose_recall_is_shown(tmp_path):
     tables.write_rows(tmp_path / "floors.parquet", [floor_row("ridge", 0.4, 1.0)], schemas.FLOOR)
     (found,) = collect(tmp_path, tmp_path).answers
     assert (found.best.reported.recall, found.best.reported.values["recall_at_50"]) == (0.45, 0.45)
-    assert "Recall@50 of test links: 0.450 ± 0.005 at epoch 2" in views.headline(found)
-    assert "(+0.050 ± 0.007, one seed)" in views.headline(found)
-    assert "One seed: errors are of users and items alone" in str(views.caveats(found))
+    assert "Recall@50 of test links: 0.450 ± 0.005 at epoch 2" in sentences.headline(found)
+    assert "(+0.050 ± 0.007, one seed)" in sentences.headline(found)
+    assert "One seed: errors are of users and items alone" in str(caveats(found))
     check(invoke("report", tmp_path), 0)
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
@@ -173,7 +175,7 @@ def test_seeds_that_some_arm_lacks_do_not_decide(tmp_path):
     (found,) = collect(tmp_path, tmp_path).answers
     assert found.best.config.loss == "softmax"
     assert [-arm.level for arm in found.arms] == pytest.approx([0.4, 0.3])
-    assert "Decided by seed 0: not all arms have" in str(views.caveats(found))
+    assert "Decided by seed 0: not all arms have" in str(caveats(found))
 
 
 def test_arms_without_a_common_seed_are_compared_by_means(tmp_path):
@@ -216,7 +218,7 @@ def test_other_machines_and_diverged_arms_stay_out(tmp_path):
     (found,) = results.answers
     assert found.best.config.loss == "sg"
     assert [arm.status for arm in found.arms] == ["recommended", "slower", "diverged"]
-    assert "1 run of another machine or environment left out." in str(views.caveats(found))
+    assert "1 run of another machine or environment left out." in str(caveats(found))
 
 
 def test_the_report_begins_with_it(tmp_path, monkeypatch):
@@ -393,7 +395,7 @@ def test_one_arm_is_no_choice(tmp_path):
     """After a first run the report says what to do for a choice."""
     write_run(tmp_path, "iid", [9, 5, 3], 10, [0, 0.2, 0.3], dimension=20)
     (answer,) = collect(tmp_path, tmp_path).answers
-    assert dict(views.caveats(answer))["few_arms"] == "No other arm was tried."
+    assert dict(caveats(answer))["few_arms"] == "No other arm was tried."
     (table,) = views.answer_tables([answer], {"--runs-dir": "my runs"})
     assert table.notes[-1] == "ncfbench advise citeulike --runs-dir 'my runs'"
     printed = invoke("report", tmp_path).stdout

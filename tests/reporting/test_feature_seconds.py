@@ -9,6 +9,7 @@ from ncfbench.reporting.figures import curves
 from ncfbench.reporting.frames import arms_table, group
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.views import answers as views
+from ncfbench.reporting.views import sentences
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read, read_all
 from ncfbench.storage import schemas, tables
@@ -76,7 +77,7 @@ def test_runs_that_do_not_read_features_do_not_wait_for_them(tmp_path):
         assert record.feature_seconds == seconds, name
     answer = answer_of(tmp_path / "runs", features="ignore")
     assert answer.feature_seconds == 0.0
-    assert "item features" not in views.headline(answer)
+    assert "item features" not in sentences.headline(answer)
 
 
 def test_the_figure_begins_after_them(tmp_path):

@@ -33,7 +33,7 @@ from ncfbench.reporting.frames import group
 from ncfbench.reporting.quality import Quality, quality_of
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.views.answers import answer_tables, as_rows
-from ncfbench.reporting.worth import floors_sentence, run_sentence
+from ncfbench.reporting.views.sentences import floors_sentence, run_sentence
 from ncfbench.runs.folder import read, read_all
 from ncfbench.storage import schemas, tables
 

@@ -11,7 +11,7 @@ from invoked import check, invoke
 from ncfbench.floors.kept import FILE
 from ncfbench.reporting.floors import compare, floors_of
 from ncfbench.reporting.quality import quality_of
-from ncfbench.reporting.worth import run_sentence
+from ncfbench.reporting.views.sentences import run_sentence
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import read
 from ncfbench.runs.quality import Evaluation

@@ -1,4 +1,6 @@
-"""Answers as a paragraph, tables of 100 columns, and JSON."""
+"""Answers as tables of 100 columns, and as JSON: each row of both has the values of
+:func:`values_of`.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
-from ncfbench.reporting.answers import Answer, Caveat, reads, worth
+from ncfbench.reporting.answers import Answer, worth
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.blends import BlendResult
+from ncfbench.reporting.caveats import caveats
 from ncfbench.reporting.floors import FloorResult, Standing, arm_beside, standing
-from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.formats import three_digits, with_error
 from ncfbench.reporting.frames import grouped, interval_columns
-from ncfbench.reporting.labels import flags, seeds_label
+from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import (
     COLD_USERS,
     EPOCH_NOTE,
@@ -23,27 +26,16 @@ from ncfbench.reporting.quality import (
     KNOWN_ITEMS,
     NEW_ITEMS,
     RECALL,
+    TEST_RECALL,
     Quality,
 )
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.deploy import deployment
-from ncfbench.reporting.views.sentences import (
-    busy_caveats,
-    features_sentence,
-    floor_caveats,
-    recall_sentence,
-    tied_sentence,
-)
-from ncfbench.reporting.worth import floors_sentences
-from ncfbench.runs.folder import are_interleaved
+from ncfbench.reporting.views.sentences import headline
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import SHARE
 
 AnswerRow: TypeAlias = Arm | FloorResult | BlendResult
-NUMBERS = ("learning_rate", "batch_size", "stratum_size")
-"""Settings of which an answer says that its value is the largest or the smallest that was tried."""
-BY_TEST = "Test links decided: some runs have no recall of validation links."
-NOT_INTERLEAVED = "Some runs did not take turns, so a change of the machine's speed counts."
 FLOORS_NOTE = "no training: s is for content, fit and the choice of a penalty."
 PARTS = {COLD_USERS: "users without links", NEW_ITEMS: "new items", KNOWN_ITEMS: "known items"}
 MEASURES = {
@@ -54,59 +46,47 @@ MEASURES = {
     **PARTS,
 }
 """Headings of the measures of an arm."""
-NO_CHOICE = "No choice can be justified: no arm ranks clearly better than chance."
 
 
-def headline(answer: Answer, no_choice: str = NO_CHOICE) -> str:
-    """Return the answer in one paragraph.
-
-    Args:
-        no_choice: why no arm is recommended, where that is so.
-    """
-    falls = answer.is_still_falling
-    against, beside = floors_sentences(
-        answer.floors, answer.arms, answer.best, is_falling=falls, split=answer.judged_by
-    )
-    first, best = [no_choice, against], answer.best
-    if best is not None:
-        use = flags(best.config, of_model=True)
-        use = f"{against} If you train, use {use}." if against else f"Use {use}."
-        recall = recall_sentence(best.reported, answer.chance)
-        first = [use, _reach(answer, best), recall, tied_sentence(answer.ties)]
-    return " ".join(filter(None, [*first, beside, features_sentence(answer.feature_seconds)]))
+def columns_of(answer: Answer) -> list[Col]:
+    """Return the columns of the table of an answer, by names of :func:`values_of`."""
+    level = "s" if answer.target is None else f"s to {abs(answer.target):.3g}"
+    return [
+        Col(level, _reached),
+        Col("s of training", "clock_seconds", three_digits),
+        Col(answer.split, "decided_by", ".3f"),
+        Col("test recall@50", (TEST_RECALL, f"{TEST_RECALL}_error"), with_error),
+        Col("epoch", "reported_epoch", ".3g"),
+    ]
 
 
-def caveats(answer: Answer) -> list[Caveat]:
-    """Return what an answer about finished runs rests on, and what speaks against it."""
-    best, found = answer.best, list(answer.reasons)
-    if best is None:
-        return found + floor_caveats(answer)
-    if {*best.deciding} != {seed for arm in answer.arms for seed in arm.runs}:
-        text = f"Decided by {seeds_label(best.deciding)}: not all arms have the others."
-        found.append(Caveat("few_seeds", text))
-    if len(answer.arms) == 1:
-        found.append(Caveat("few_arms", "No other arm was tried."))
-    found += [Caveat("decided_by_test", BY_TEST)] if answer.split == "test" else []
-    found += best_caveats(answer, best)
-    if not all(are_interleaved(best.first, arm.first) for arm in answer.main if arm is not best):
-        found.append(Caveat("not_interleaved", NOT_INTERLEAVED))
-    return found + floor_caveats(answer) + busy_caveats(answer.spread)
+def values_of(answer: Answer, row: AnswerRow) -> dict[str, Any]:
+    """Return what tables and JSON say of an arm, a floor or a blend; times in seconds."""
+    measured = row.reported.values if row.reported else {}
+    found = {
+        "status": row.status,
+        "seconds_to_level": row.total_seconds,
+        "clock_seconds": None,
+        "decided_by": _judged(answer, row),
+        TEST_RECALL: measured.get(RECALL),
+        f"{TEST_RECALL}_error": measured.get(f"{RECALL}_error"),
+        "reported_epoch": row.epoch,
+    }
+    return found | _of_arm(row) if isinstance(row, Arm) else found
 
 
-def best_caveats(answer: Answer, best: Arm) -> list[Caveat]:
-    """Return whether the best arm still learns or has one seed, and which of its numbers are at an
-    end of those that were tried.
-    """
-    found = []
-    if answer.is_still_falling:
-        epochs, seconds = best.first.summary["epochs"], three_digits(best.curve.clock)
-        text = f"The best trained {seconds} s ({epochs:.3g} epochs), and its recall rose by"
-        text += f" {answer.fall:.0%} in the latter half: longer training may change the order."
-        found = [Caveat("undertrained", text)]
-    if len(best.deciding) == 1:
-        text = "One seed: errors are of users and items alone, and intervals of times assume that"
-        found.append(Caveat("few_seeds", f"{text} {best.measured.spread.text}."))
-    return found + _edges(answer, best)
+def _of_arm(arm: Arm) -> dict[str, Any]:
+    return {
+        "seeds": len(arm.measured.curves),
+        "clock_seconds": arm.curve.clock if arm.has_run else None,
+        "learned_seconds": arm.learned_at,
+        "level": arm.level if math.isfinite(arm.level) else None,
+        "iterations_to_level": arm.iterations,
+        "full_iteration_seconds": arm.iteration_seconds if arm.has_run else None,
+        "item_slots": arm.items if arm.has_run else None,
+        **interval_columns("times_slower", arm.behind),
+        "runs": [run.name for run in arm.runs.values()],
+    }
 
 
 def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Table:
@@ -126,11 +106,11 @@ def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Ta
             rows.append((", ".join(choices), own[0].arm))
     rows += [(f"no training: {floor.row['floor']}", floor) for floor in answer.floors]
     rows += [(f"both: {blend.floor.row['floor']} and it", blend) for blend in answer.blends]
-    below = []
+    columns, below = [Col("with", "name", wraps=True), *columns_of(answer)], list[str]()
     if answer.best is not None:
         below = [
-            f"{_level(answer)}: until a {answer.metric} of {answer.split} links that is {SHARE:g}"
-            " of the best; left: it left the race before.",
+            f"{columns[1].heading}: until a {answer.metric} of {answer.split} links that is"
+            f" {SHARE:g} of the best; left: it left the race before.",
             "with: the best arm with another value of each choice; where it is the best of several,"
             " all stand in one row.",
         ]
@@ -143,9 +123,12 @@ def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Ta
     below += [FLOORS_NOTE] if answer.floors else []
     if (answer.chance or 0.0) >= 1:
         below.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
-    cols = [Col("with", 0, wraps=True), *_columns(answer)]
-    name = answer.named("answer")
-    return Table.of(answer.title, cols, rows, [*below, *notes], name=name, lead=lead)
+    shown, name = _named_values(answer, rows), answer.named("answer")
+    return Table.of(answer.title, columns, shown, [*below, *notes], name=name, lead=lead)
+
+
+def _named_values(answer: Answer, rows: Sequence[tuple[str, AnswerRow]]) -> list[dict[str, Any]]:
+    return [{"name": name, **values_of(answer, row)} for name, row in rows]
 
 
 def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[Table]:
@@ -173,8 +156,8 @@ def arms_tables(answers: Sequence[Answer]) -> list[Table]:
     return [
         Table.of(
             f"All arms: {answer.config.dataset}, {answer.metric}",
-            [Col("arm", lambda row: row[1].name, wraps=True), *_columns(answer)],
-            [(arm.name, arm) for arm in answer.arms],
+            [Col("arm", "name", wraps=True), *columns_of(answer)],
+            _named_values(answer, [(arm.name, arm) for arm in answer.arms]),
             [f"{EPOCH_NOTE}. {ERROR}."],
             name=answer.named("arms"),
         )
@@ -237,10 +220,7 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
                 {
                     "arm": arm.name,
                     "flags": flags(arm.config, of_model=True),
-                    "iterations_to_level": arm.iterations,
-                    "seconds_to_level": arm.total_seconds,
-                    "reported_epoch": arm.epoch if arm.has_run else None,
-                    **arm_facts(arm),
+                    **values_of(answer, arm),
                 }
                 for arm in answer.arms
             ],
@@ -280,25 +260,6 @@ def facts(answer: Answer) -> dict[str, Any]:
     }
 
 
-def arm_facts(arm: Arm) -> dict[str, Any]:
-    """Return what JSON says of an arm's curves."""
-    has_run = arm.has_run
-    recalls = arm.reported.values if has_run and arm.reported else {}
-    return {
-        "status": arm.status,
-        "seeds": len(arm.measured.curves),
-        "clock_seconds": arm.curve.clock if has_run else None,
-        "learned_seconds": arm.learned_at,
-        "level": arm.level if math.isfinite(arm.level) else None,
-        "full_iteration_seconds": arm.iteration_seconds if has_run else None,
-        "item_slots": arm.items if has_run else None,
-        **interval_columns("times_slower", arm.behind),
-        "test_recall_at_50": recalls.get(RECALL),
-        "test_recall_at_50_error": recalls.get(f"{RECALL}_error"),
-        "runs": [run.name for run in arm.runs.values()],
-    }
-
-
 def floor_rows(answer: Answer) -> list[dict[str, Any]]:
     """Return the floors as plain objects, each with how the arm stands to it that the answer's
     sentence about floors is of.
@@ -317,58 +278,10 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
     return rows
 
 
-def _level(answer: Answer) -> str:
-    return "s" if answer.target is None else f"s to {abs(answer.target):.3g}"
-
-
-def _columns(answer: Answer) -> list[Col]:
-    """Return the columns of rows that are a name with an arm, a floor or a blend."""
-    return [
-        Col(_level(answer), lambda row: _reached(row[1])),
-        Col("s of training", lambda row: _trained(row[1]), three_digits),
-        Col(answer.split, lambda row: _judged(answer, row[1]), ".3f"),
-        Col("test recall@50", lambda row: row[1].reported and row[1].reported.text()),
-        Col("epoch", lambda row: row[1].epoch, ".3g"),
-    ]
-
-
-def _reach(answer: Answer, best: Arm) -> str:
-    seconds = best.total_seconds
-    when = "at once" if seconds is None else f"in {three_digits(seconds)} s"
-    clock = three_digits(best.feature_seconds + best.curve.clock)
-    chance = "" if answer.split_chance is None else f" (chance: {answer.split_chance:.3f})"
-    level = f"{answer.metric} {abs(answer.target or 0.0):.3g} on {answer.split} links{chance}"
-    return (
-        f"It reaches {level} {when} ({SHARE:g} of the best that was reached), and"
-        f" {-best.level:.3g} within {clock} s."
-    )
-
-
-def _edges(answer: Answer, best: Arm) -> list[Caveat]:
-    """Return a caveat on each number of the best arm that is at an end of those that were tried
-    with its loss and sampler.
-    """
-    config, found = best.config, []
-    alike = [
-        arm.config
-        for arm in answer.arms
-        if arm.has_run and (arm.config.loss, arm.config.sampler) == (config.loss, config.sampler)
-    ]
-    for name in NUMBERS:
-        value, tried = getattr(config, name), {getattr(other, name) for other in alike}
-        if reads(best, name) and len(tried) > 1 and value in (min(tried), max(tried)):
-            end = "largest" if value == max(tried) else "smallest"
-            text = f"Its {name} is the {end} that was tried: a {end[:-3]}er one may be better."
-            found.append(Caveat("edge", text))
-    return found
-
-
-def _reached(arm: AnswerRow) -> str:
+def _reached(row: Mapping[str, Any]) -> str:
     """Return the seconds to the level, or why there are none."""
-    if arm.total_seconds is not None:
-        return three_digits(arm.total_seconds)
-    words = {"left": "left", "both": "-"}
-    return words.get(arm.status, "never")
+    seconds, words = row["seconds_to_level"], {"left": "left", "both": "-"}
+    return words.get(row["status"], "never") if seconds is None else three_digits(seconds)
 
 
 def _judged(answer: Answer, arm: AnswerRow) -> float | None:
@@ -380,7 +293,3 @@ def _judged(answer: Answer, arm: AnswerRow) -> float | None:
     if isinstance(arm, BlendResult):
         return arm.quality(answer.split).recall
     return arm.value(answer.split)
-
-
-def _trained(arm: AnswerRow) -> float | None:
-    return arm.curve.clock if isinstance(arm, Arm) else None
