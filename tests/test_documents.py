@@ -1,5 +1,6 @@
 """README and docs: their commands run, their links lead somewhere, and they stay readable."""
 
+import ast
 import re
 import shlex
 import tomllib
@@ -117,6 +118,26 @@ def test_links_lead_to_files_and_headings(page):
         there = page.parent / target if target else page
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
+
+
+def test_a_probe_passes_eight_files():
+    """Those that the architecture names import each other in that order, none of a later one."""
+    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    (told,) = re.findall(r"A probe passes eight files.*?of any of them\.", page, re.DOTALL)
+    names = re.findall(r"`([a-z_/]+)\.py`", told)
+    assert len(names) == 8
+    *files, terminal = [f"ncfbench.{name.replace('/', '.')}" for name in names]
+    imported = {}
+    for name in (*files, terminal):
+        tree = ast.parse((ROOT / f"{name.replace('.', '/')}.py").read_text("utf-8"))
+        imported[name] = {
+            node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+        }
+    for place, name in enumerate(files):
+        assert not imported[name] & {*files[place + 1 :], terminal}, name
+        assert place == 0 or imported[name] & {*files[:place]}, name
+    assert "ncfbench.reporting.table" in imported[terminal]
+    assert not imported[terminal] & {*files}
 
 
 def test_the_architecture_names_every_room():

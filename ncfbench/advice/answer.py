@@ -13,10 +13,9 @@ from ncfbench.advice.question import Question
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, kept_chance
-from ncfbench.reporting.arms import Arm
+from ncfbench.reporting.arms import Arm, Runs
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.ranked import above_chance_at, rank_soonest
-from ncfbench.reporting.seeds import Runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import COMPARED, n_ranked
 

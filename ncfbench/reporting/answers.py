@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from ncfbench.catalog import BUILT_IN, find_loss
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
-from ncfbench.reporting.arms import Arm
+from ncfbench.reporting.arms import Arm, Runs
 from ncfbench.reporting.blends import BlendResult, blend_of
 from ncfbench.reporting.floors import FloorResult, arm_beside
 from ncfbench.reporting.formats import counted
@@ -23,7 +23,6 @@ from ncfbench.reporting.frames import Run, grouped
 from ncfbench.reporting.labels import NO_CHOICES, choices_label, choices_of, other_revisions
 from ncfbench.reporting.quality import RECALL, TEST_RECALL
 from ncfbench.reporting.ranked import above_chance_at, rank_soonest
-from ncfbench.reporting.seeds import Runs
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
 

@@ -229,7 +229,7 @@ def arm_beside(arms: Sequence[Arm], best: Arm | None, split: Split = "test") -> 
 
 def is_plural(floor: FloorResult) -> bool:
     """Return whether a floor's name is a plural: profiles."""
-    return floor.row["floor"] == "profile"
+    return bool(floor.row["floor"] == "profile")
 
 
 def _preference(row: Mapping[str, Any]) -> tuple[bool, float]:

@@ -13,9 +13,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ncfbench.data.content import Split
-from ncfbench.reporting.arms import PLACES, Arm
+from ncfbench.reporting.arms import PLACES, Arm, status_beside, times_to_level
 from ncfbench.reporting.quality import CLEAR_ERRORS, RECALL
-from ncfbench.reporting.seeds import status_beside, times_to_level
 from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.timing import ranking
 

@@ -18,9 +18,8 @@ from ncfbench.config import complete
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.rule import Curve
-from ncfbench.reporting.arms import Arm
+from ncfbench.reporting.arms import Arm, Runs, times_to_level
 from ncfbench.reporting.ranked import rank_soonest
-from ncfbench.reporting.seeds import Runs, times_to_level
 from ncfbench.timing.ranking import NEAR, SHARE
 
 

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from folders import change, write_run
+from folders import change, write_folder, write_run
 from invoked import check, invoke
 from literal_runs import record, rows_of
 
@@ -14,6 +14,8 @@ from ncfbench.paper.printed import RECALL
 from ncfbench.reporting import frames
 from ncfbench.reporting.labels import run_command, unusual_label
 from ncfbench.reporting.rows import compare
+from ncfbench.reporting.table import Col
+from ncfbench.reporting.views import answers
 from ncfbench.reporting.views.results import recall_tables, speedup_tables
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
@@ -42,6 +44,24 @@ def test_pairwise_losses_have_their_baseline():
     assert set(rows) == {"neg", "ns"}
     assert rows["neg"]["status"] == "baseline"
     assert rows["ns"]["total_speedup"] == pytest.approx(10)
+
+
+def test_a_column_of_the_answer_is_a_value_and_its_heading(tmp_path, monkeypatch):
+    """What is added in these two places stands in every format, of arms, floors and blends."""
+    values, columns = answers.values_of, answers.columns_of
+    added = {
+        "values_of": lambda answer, row: values(answer, row) | {"letters": 7000 + len(row.name)},
+        "columns_of": lambda answer: [*columns(answer), Col("letters", "letters", ",")],
+    }
+    for name, function in added.items():
+        monkeypatch.setattr(answers, name, function)
+    write_folder(tmp_path)
+    for kind in ("table", "markdown", "latex", "csv"):
+        check(invoke("report", tmp_path, "--format", kind), 0, "letters", "7,0")
+    check(invoke("report", tmp_path, "--format", "html"), 0)
+    assert "7,0" in (tmp_path / "report.html").read_text("utf-8")
+    found = json.loads(invoke("report", tmp_path, "--json").stdout)["answers"][0]["arms"]
+    assert [arm["letters"] for arm in found] == [7000 + len(arm["arm"]) for arm in found]
 
 
 def test_seeds_are_paired():
