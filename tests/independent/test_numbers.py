@@ -131,6 +131,9 @@ def test_times_sooner_by_the_clock_of_a_profile(encoder, loss):
         of_clock = math.log(clock[f"{end}_full_speedup"] / length)
         ends.append(total * math.exp(sign * math.hypot(of_runs, of_clock)))
     assert printed == f"{total:.2f} ({ends[0]:.2f} to {ends[1]:.2f})"
+    if (encoder, loss) == ("cnn", "SG"):
+        said = f"{total:.1f} times sooner (95 %: {ends[0]:.1f} to {ends[1]:.1f}), with a recall of"
+        assert said in " ".join(read("README.md").split())
 
 
 @pytest.mark.parametrize("sampler", ["iid", "neg", "strat", "ns", "strat-ns"])
@@ -151,6 +154,9 @@ def test_recall_at_the_chosen_epoch(sampler, column):
     values = recall_row(own)
     middle, *ends = (values[f"{RECALL}{end}"] for end in ("", "_lower", "_upper"))
     assert printed.startswith(f"{middle:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]")
+    before = {"strat-ns": "with a recall of", "iid": "instead of"}.get(sampler)
+    if loss == "sg" and before:
+        assert f"{before} {middle:.3f}" in " ".join(read("README.md").split())
 
 
 def test_it_shares_nothing_with_the_program():
