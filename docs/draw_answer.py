@@ -60,12 +60,12 @@ def main() -> None:
         if not is_first:
             axis.annotate("wider bag  ", (seconds[0], recalls[0]), color=colour, ha="right")
         for floor in floors_shown(answer) if is_first else ():
-            axis.hlines(floor.recall, max(floor.seconds, FIRST), LAST, FLOOR, "dotted")
-            text = f"{floor.name} {floor.recall:.3f}"
-            axis.annotate(text, (LAST, floor.recall), **ABOVE, color=FLOOR, ha="right")
+            axis.hlines(floor.reported.recall, max(floor.seconds, FIRST), LAST, FLOOR, "dotted")
+            text = f"{floor.name} {floor.reported.recall:.3f}"
+            axis.annotate(text, (LAST, floor.reported.recall), **ABOVE, color=FLOOR, ha="right")
         for blend in filter(None, [blend_of(arm, answer.floors)] if is_first else []):
-            recall = blend.judged("test").recall
-            if recall - blend.floor.recall < LEAST:
+            recall = blend.reported.recall
+            if recall - blend.floor.reported.recall < LEAST:
                 continue
             axis.hlines(recall, blend.floor.seconds + seconds[-1], LAST, BOTH, "dashed")
             axis.annotate(f"both {recall:.3f}", (LAST, recall), **ABOVE, color=BOTH, ha="right")

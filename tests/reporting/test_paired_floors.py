@@ -138,7 +138,7 @@ def test_errors_are_added_where_a_recall_of_users_is_not_kept(tmp_path, lacks):
         evaluations.write(run, {(100, "test"): Evaluation({}, np.ones(4), np.ones(5))})
     else:
         (run / evaluations.FILE).write_bytes(b"damaged")
-    stands = compare(own, *floors_of([kept]))
+    stands = compare(own, floors_of([kept])[0].reported)
     assert stands.error == pytest.approx(math.hypot(0.03, 0.04, 0.003, 0.004))
     assert (stands.word, stands.note) == ("passes", " (+0.542 ± 0.050)")
 

@@ -287,7 +287,7 @@ def _reached(row: Mapping[str, Any]) -> str:
 def _judged(answer: Answer, arm: AnswerRow) -> float | None:
     """Return the metric of the links that decide; None of a floor where that is no recall@50."""
     if isinstance(arm, Arm):
-        return -arm.level
+        return -arm.level if math.isfinite(arm.level) else None
     if answer.metric != Answer.metric:
         return None
     if isinstance(arm, BlendResult):
