@@ -17,9 +17,9 @@ import matplotlib.pyplot as plt
 import ncfbench
 from ncfbench.config import RunConfig
 from ncfbench.reporting.answers import Answer
-from ncfbench.reporting.arms import TEST_RECALL
 from ncfbench.reporting.blends import blend_of
 from ncfbench.reporting.floors import FloorResult
+from ncfbench.reporting.quality import TEST_RECALL
 
 RECORDS = Path(__file__).parents[1] / "results" / "good-start"
 TITLES = {
