@@ -92,7 +92,7 @@ class FloorResult:
     def facts(self) -> dict[str, Any]:
         """Its values in JSON."""
         names = ("floor", "content", "penalty", "chosen_by")
-        measures = (RECALL, f"{RECALL}_error", NDCG)
+        measures = (RECALL, f"{RECALL}_error", "recall_at_10", NDCG)
         values = {name: self.row[name] for name in names} | {"title": self.name}
         values |= {"columns": columns_of(self.row), "seconds": self.seconds}
         values |= {name: self.reported.values[name] for name in measures}

@@ -37,7 +37,7 @@ from ncfbench.timing.ranking import SHARE
 
 AnswerRow: TypeAlias = Arm | FloorResult | BlendResult
 FLOORS_NOTE = "no training: s is for content, fit and the choice of a penalty."
-PARTS = {COLD_USERS: "users without links", NEW_ITEMS: "new items", KNOWN_ITEMS: "known items"}
+PARTS = {COLD_USERS: "cold users", NEW_ITEMS: "new items", KNOWN_ITEMS: "known items"}
 MEASURES = {
     RECALL: "recall@50",
     "recall_at_10": "recall@10",
@@ -172,7 +172,7 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
 
 
 def _evaluated(answer: Answer) -> list[tuple[str, Quality]]:
-    rows: list[Arm | BlendResult] = [*answer.main, *answer.blends]
+    rows: list[AnswerRow] = [*answer.main, *answer.floors, *answer.blends]
     return [(row.name, row.reported) for row in rows if row.reported]
 
 
