@@ -161,11 +161,15 @@ def print_answer(found: Mapping[str, Any], tables: Iterable[Table] = ()) -> None
 
 def print_sentences(*sentences: str) -> None:
     """Print sentences on standard output, folded at the terminal's width."""
+    from rich.text import Text
+
     from ncfbench.reporting.render.terminal import make_console
 
     console = make_console()
     for each in sentences:
-        console.print(each)
+        for line in Text(each).wrap(console, console.width) or [Text()]:
+            line.rstrip()
+            console.print(line)
 
 
 def print_json(value: Any) -> None:
