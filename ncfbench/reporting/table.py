@@ -159,6 +159,11 @@ class Table:
         return cls(title, tuple(header), cells, tuple(notes), name, lead, labels, grouped)
 
     @property
+    def paragraphs(self) -> list[str]:
+        """Lines of the lead: text and commands (:func:`is_command`)."""
+        return [line.strip() for line in self.lead.splitlines()]
+
+    @property
     def headings(self) -> tuple[str, ...]:
         """Headings in one line each; the first column of a group names the group."""
         return tuple(
@@ -208,7 +213,7 @@ def slug(*parts: str) -> str:
 
 
 def is_command(note: str) -> bool:
-    """Return whether a note is a command line, which no format folds, so that it can be copied."""
+    """Return whether a line is a command, which no format folds, so that it can be copied."""
     return note.startswith("ncfbench ")
 
 

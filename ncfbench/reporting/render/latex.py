@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ncfbench.reporting.table import Cell, Col, Table
+from ncfbench.reporting.table import Cell, Col, Table, is_command
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -44,7 +44,7 @@ def _table(table: Table) -> str:
         body += [r"\midrule"] if table.starts_group(index) else []
         body.append(_line([_cell(*pair) for pair in zip(row, table.header, strict=True)]))
     lines = [
-        *(part for line in table.lead.splitlines() for part in (escape(line), "")),
+        *(part for line in table.paragraphs for part in (_text(line), "")),
         r"\begin{table}",
         r"\centering\small",
         rf"\caption{{{escape(table.title)}}}",
@@ -57,11 +57,15 @@ def _table(table: Table) -> str:
         *body,
         r"\bottomrule",
         r"\end{tabular}",
-        *(rf"\par\smallskip\footnotesize {escape(note)}" for note in table.notes),
+        *(rf"\par\smallskip\footnotesize {_text(note)}" for note in table.notes),
         r"\end{table}",
         "",
     ]
     return "\n".join(lines)
+
+
+def _text(line: str) -> str:
+    return rf"\texttt{{{escape(line)}}}" if is_command(line) else escape(line)
 
 
 def _groups(table: Table) -> list[str]:

@@ -31,8 +31,10 @@ def _table(table: Table) -> str:
     notes = "".join(
         f"\n    {note}\n" if is_command(note) else f"\n{escape(note)}\n" for note in table.notes
     )
-    above = "\\\n".join(map(escape, table.lead.splitlines()))
-    lead = f"{above}\n\n" if above else ""
+    lead = "".join(
+        f"    {line}\n\n" if is_command(line) else f"{escape(line)}\n\n"
+        for line in table.paragraphs
+    )
     return f"### {escape(table.title)}\n\n{lead}{body}\n{notes}"
 
 

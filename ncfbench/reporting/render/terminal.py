@@ -91,8 +91,8 @@ def _parts(table: Table, box: Box) -> Iterator[RichTable | Text]:
     """Return what stands below each other: commands are whole, whatever the width."""
     if table.title:
         yield Text(table.title, style="bold")
-    for line in table.lead.splitlines():
-        yield _command(line.strip()) if line.startswith(" ") else Text(line)
+    for line in table.paragraphs:
+        yield _command(line) if is_command(line) else Text(line)
     if table.lead:
         yield Text("")
     if any(not column.verbatim for column in table.header):
