@@ -125,7 +125,7 @@ def deployed_table(found: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     Args:
         found: names of data sets or races, with :attr:`Deployment.facts`.
     """
-    cols = [Col("data", 0), Col("deploy", lambda row: row[1]["what"])]
+    cols = [Col("data", 0), Col("deploy", lambda row: row[1]["what"], align="left")]
     cols += [Col(what, partial(_part, what)) for what in ("floor", "trained", "both")]
     notes = [f"Recall@50 of test links; validation links choose. {ERROR}."]
     return Table.of("What to deploy", cols, found, notes, name="deploy")
