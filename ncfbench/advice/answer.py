@@ -117,7 +117,8 @@ def make_answer(
 
 
 def _unranked(question: Question, entrant: Candidate, runs: Sequence[Run], dataset: Dataset) -> Arm:
-    measured = Runs.of(runs, question.column)
+    cut = {entrant.with_seed(seed).seed for seed in entrant.cut}
+    measured = Runs.of([run for run in runs if run.config.seed not in cut], question.column)
     timed = [run for run in runs if run.is_timed]
     return Arm(
         name=entrant.name,

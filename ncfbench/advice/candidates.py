@@ -17,12 +17,14 @@ class Candidate:
 
     Attributes:
         config: settings of its first run; its other seeds differ in the seed alone.
+        cut: those of its seeds whose runs the budget ended too soon to be compared.
         reason: why it left; empty while it races.
     """
 
     name: str
     config: RunConfig
     seeds: list[int] = field(default_factory=lambda: [0])
+    cut: set[int] = field(default_factory=set)
     status: Status = Status.RACING
     reason: str = ""
 

@@ -235,6 +235,5 @@ def _fit_floors(
     shown = ", ".join(result.label("validation") for result in found)
     links = f"validation links (chance: {chance(dataset, 'validation'):.3f})"
     lines = [f"{clock.spent:.0f} s: recall@50 of {links} without training: {shown}."]
-    lines += fitted.notes
-    progress.say(" ".join(lines))
-    return fitted.notes
+    progress.say(" ".join([*lines, *fitted.notes]))
+    return fitted.missing

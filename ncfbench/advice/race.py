@@ -54,6 +54,8 @@ SEED_SHARE = 0.3
 """Share of the budget that is kept for further seeds."""
 AFTER_TOP = 1.25
 """Times the clock at which the first seeds were best that further ones train."""
+LASTED = 0.9
+"""Share of the clock at which the first seeds were best, after which a further one counts."""
 MOST_SEEDS = 5
 """Seeds of each finalist at most."""
 TRAINING_SHARE = 0.4
@@ -269,8 +271,8 @@ class Race:
             return
         order = sorted(self.state.racing, key=lambda each: arms[each.name].curve.level)
         finalists = order[:SEEDED]
-        tops = (_top_clock(arms[each.name].curve) for each in finalists)
-        target = min(AFTER_TOP * max(tops), self.state.clock)
+        top = max(_top_clock(arms[each.name].curve) for each in finalists)
+        target = min(AFTER_TOP * top, self.state.clock)
         for seed in range(1, MOST_SEEDS):
             finalists = finalists[: self._seeds_in_time(finalists, target)]
             if not finalists:
@@ -278,21 +280,26 @@ class Race:
             for candidate in finalists:
                 candidate.seeds = [*candidate.seeds, seed]
             self.progress.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
-            self.runs.train(finalists, seed, target)
-            self.runs.keep()
-            for candidate in finalists:
-                if not self._counts(candidate, seed, target / AFTER_TOP):
-                    candidate.seeds = candidate.seeds[:-1]
+            try:
+                self.runs.train(finalists, seed, target)
+                self.runs.keep()
+            finally:
+                # Without the best one of them a further seed of another would decide alone.
+                have_lasted = True
+                for candidate in finalists:
+                    have_lasted = have_lasted and self._lasted(candidate, seed, top)
+                    candidate.cut |= set() if have_lasted else {seed}
 
-    def _counts(self, candidate: Candidate, seed: int, least: float) -> bool:
-        """Return whether the run of a further seed trained long enough to be compared; where the
-        machine slows down, the budget ends it sooner.
+    def _lasted(self, candidate: Candidate, seed: int, top: float) -> bool:
+        """Return whether a further seed was evaluated about as late as the first seeds were best:
+        where the machine slows down, the budget ends it sooner.
         """
-        record = self.runs.read(candidate, seed)
+        record, column = self.runs.read(candidate, seed), self.question.column
         if record is None:
             return False
+        seconds = [row["train_seconds"] for row in record.curve if row[column] is not None]
         is_done = record.summary["status"] == "finished"
-        return is_done or float(record.summary["train_seconds"]) >= least
+        return is_done or max(seconds, default=0.0) >= LASTED * top
 
     def _seeds_in_time(self, finalists: Sequence[Candidate], least: float) -> int:
         """Return the number of finalists with time for a further run of some seconds at least."""

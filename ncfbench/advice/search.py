@@ -85,10 +85,10 @@ class Search:
                 yield name, self._nearest_point(wanted)
 
     def _is_whole(self, member: str) -> bool:
-        """Return whether the question lets a member of the portfolio have all its settings."""
+        """Return whether question and data let a member of the portfolio have all its settings."""
         fixed, tried = self.space.fixed, self.space.tried
         return all(
-            fixed.get(name, value) == value and (name not in self.asked or value in tried[name])
+            fixed.get(name, value) == value and value in tried.get(name, (value,))
             for name, value in PORTFOLIO[member].items()
         )
 

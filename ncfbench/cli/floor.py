@@ -78,7 +78,7 @@ def floor(
             show=status.update,
         )
     if json_:
-        document = asdict(found)
+        document = asdict(found) | {"notes": found.notes}
         for row, name in product(document["rows"], chain.from_iterable(OF_USERS.values())):
             del row[name]  # thousands of numbers
         print_json(document)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,20 @@ def columns_of(row: Mapping[str, Any]) -> int | None:
     return columns
 
 
+def key_of(row: Mapping[str, Any]) -> str:
+    """Return what tells a kept floor from those of other widths, by which its blends are kept:
+    ``ridge``, or ``ridge of 8192 columns``.
+    """
+    columns = columns_of(row)
+    return f"{row['floor']} of {columns} columns" if columns else str(row["floor"])
+
+
 def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
     """Return the floor with the most recall of validation links, or that of a name; None where no
     floor has any, or it is 1 by construction.
 
-    Of a floor with several settings the one with a chosen penalty counts first.
+    Of a floor with several settings the one with a chosen penalty counts first, and then the one
+    that read most columns.
     """
 
     able = (
@@ -49,11 +59,18 @@ def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
 def named(rows: Iterable[Row], name: str | None) -> Row | None:
     """Return the best floor of a name, or of all; see :func:`best`."""
     first: dict[str, Row] = {}
-    for row in sorted(rows, key=lambda row: (row["chosen_by"] != "given", _recall(row))):
+    for row in sorted(rows, key=preference):
         first[row["floor"]] = row
     own = (row for row in first.values() if name in (None, row["floor"]))
     return max(own, key=_recall, default=None)
 
 
-def _recall(row: Row) -> float:
+def preference(row: Mapping[str, Any]) -> tuple[bool, float, float]:
+    """Return the key of a row among those of the same floor, the largest for the one that counts:
+    by whether its penalty was chosen, its columns, and recall of validation links.
+    """
+    return row["chosen_by"] != "given", columns_of(row) or math.inf, _recall(row)
+
+
+def _recall(row: Mapping[str, Any]) -> float:
     return row["validation_recall_at_50"] or 0.0

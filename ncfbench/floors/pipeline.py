@@ -41,18 +41,20 @@ class Floors:
     left_out: dict[str, str]
 
     @property
+    def missing(self) -> list[str]:
+        """A sentence for each reason to leave floors out."""
+        return _sentences(self.left_out)
+
+    @property
     def notes(self) -> list[str]:
-        """A sentence for each floor that read less than all of its content, and for each reason to
-        leave floors out.
-        """
+        """A sentence for each floor that read less than all of its content, and :attr:`missing`."""
         narrow = [
             f"{row['floor']} reads the {columns:,} heaviest columns of its content: with more it"
-            " would take longer than its time, or more memory than was free. A larger budget has"
-            " more of them."
+            " would take longer than its time, or more memory than was free."
             for row in self.rows
             if (columns := columns_of(row))
         ]
-        return narrow + _sentences(self.left_out)
+        return narrow + self.missing
 
 
 def floor(

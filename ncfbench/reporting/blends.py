@@ -12,6 +12,7 @@ from typing import Any
 from ncfbench.blending import blend
 from ncfbench.data.content import Split
 from ncfbench.errors import DataError
+from ncfbench.floors.kept import key_of
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.quality import NDCG, RECALL, Quality, mean_of, quality_of_rows
@@ -93,7 +94,7 @@ def blend_of_runs(
     ]
     parts = {(row["floor"], row["penalty"]) for row in known}
     floor = next(
-        (each for each in floors if {(each.row["floor"], each.row["penalty"])} == parts), None
+        (each for each in floors if {(key_of(each.row), each.row["penalty"])} == parts), None
     )
     if not runs or len(known) < len(runs) or floor is None:
         return None

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ncfbench.data.content import Split
-from ncfbench.floors.kept import columns_of
+from ncfbench.floors.kept import columns_of, preference
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import (
@@ -79,9 +79,12 @@ class FloorResult:
 
     def quality(self, split: Split) -> Quality | None:
         """Return its quality on a split's links; None where there are none."""
-        if split == "test":
-            return self.reported
-        return None if self.value(split) is None else quality_of_rows([self.row], split)
+        return self.reported if split == "test" else self._validated
+
+    @cached_property
+    def _validated(self) -> Quality | None:
+        is_known = self.value("validation") is not None
+        return quality_of_rows([self.row], "validation") if is_known else None
 
     @cached_property
     def reported(self) -> Quality:
@@ -141,11 +144,10 @@ def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
     """Return the kept floors of a data set, the best first: by recall of validation links; those
     without, by recall of test links, come last.
 
-    Of a floor with several settings the one with a chosen penalty counts, else the one with the
-    best recall of validation links.
+    Of a floor with several settings one counts (:func:`ncfbench.floors.kept.preference`).
     """
     best: dict[str, Mapping[str, Any]] = {}
-    for row in sorted(rows, key=_preference):
+    for row in sorted(rows, key=preference):
         if row["floor"] in TITLES:
             best[row["floor"]] = row
     return sorted(map(FloorResult, best.values()), key=lambda floor: floor.rank, reverse=True)
@@ -230,7 +232,3 @@ def arm_beside(arms: Sequence[Arm], best: Arm | None, split: Split = "test") -> 
 def is_plural(floor: FloorResult) -> bool:
     """Return whether a floor's name is a plural: profiles."""
     return bool(floor.row["floor"] == "profile")
-
-
-def _preference(row: Mapping[str, Any]) -> tuple[bool, float]:
-    return row["chosen_by"] != "given", row[f"validation_{RECALL}"] or 0.0

@@ -62,7 +62,8 @@ def blend_run(
     Args:
         floor: by default that with the most recall of validation links.
         metric: of validation links, which chooses the weight.
-        fitted: floors that are fitted already, by name; what is fitted here is added.
+        fitted: floors that are fitted already, by :func:`ncfbench.floors.kept.key_of`; what is
+            fitted here is added.
         keeps: False to leave the run's folder as it is.
 
     Returns:
@@ -78,7 +79,7 @@ def blend_run(
     if row is None or record.reported_iteration is None or record.summary["recall_reason"]:
         return None
     present = blend.read(record.folder)
-    wanted = {"floor": row["floor"], "penalty": row["penalty"], "metric": metric}
+    wanted = {"floor": kept.key_of(row), "penalty": row["penalty"], "metric": metric}
     wanted["iteration"] = record.reported_iteration
     if present is not None and wanted.items() <= present.items():
         return dict(present)
@@ -91,9 +92,10 @@ def blend_run(
     begin = time.perf_counter()
     of_run = scores_of_run(record, dataset, say)
     fitted = {} if fitted is None else fitted
-    if row["floor"] not in fitted:
-        fitted[row["floor"]] = refit(dataset, row)
-    task, of_floor = fitted[row["floor"]]
+    key = kept.key_of(row)
+    if key not in fitted:
+        fitted[key] = refit(dataset, row)
+    task, of_floor = fitted[key]
     splits = HeldOut.of(task, dataset)
 
     def on_one_scale(split: str) -> tuple[Scores, Scores]:

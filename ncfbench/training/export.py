@@ -122,7 +122,7 @@ def export_vectors(
     row = None if floor is None else _kept_floor(floor, dataset, locations)
     weight = None
     if record is not None and row is not None:
-        weight = _weight(record, str(floor), locations, progress)
+        weight = _weight(record, row, locations, progress)
     meta: dict[str, Any] = {
         "version": __version__,
         "dataset": dataset.name,
@@ -179,13 +179,12 @@ def _kept_floor(name: str, dataset: Dataset, locations: Locations) -> kept.Row:
     return row
 
 
-def _weight(record: RunRecord, floor: str, locations: Locations, progress: Progress) -> float:
+def _weight(record: RunRecord, row: kept.Row, locations: Locations, progress: Progress) -> float:
     """Return the weight of a run in its blend with a floor, which is chosen if it is not kept."""
-    kept_blend = blend.read(record.folder)
-    if kept_blend is not None and (kept_blend["floor"], kept_blend["iteration"]) == (
-        floor,
-        record.reported_iteration,
-    ):
+    kept_blend, floor = blend.read(record.folder), row["floor"]
+    wanted = {"floor": kept.key_of(row), "penalty": row["penalty"]}
+    wanted["iteration"] = record.reported_iteration
+    if kept_blend is not None and wanted.items() <= kept_blend.items():
         return float(kept_blend["weight"])
     found = blend_run(
         record,

@@ -15,7 +15,7 @@ from ncfbench.data import Dataset
 from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids
 from ncfbench.data.text import Int32
-from ncfbench.floors.kept import Row
+from ncfbench.floors.kept import Row, key_of
 from ncfbench.floors.measure import refit
 from ncfbench.floors.task import HeldOut
 from ncfbench.runs import choice
@@ -114,7 +114,7 @@ def of_floor(row: Row, dataset: Dataset, progress: Progress) -> Vectors:
     )
     progress.end()
     column, held_out = f"recall_at_{COMPARED}", HeldOut.of(task, dataset).get("validation")
-    rank, facts = items_VxD.shape[1], {"floor": row["floor"], "penalty": row["penalty"]}
+    rank, facts = items_VxD.shape[1], {"floor": key_of(row), "penalty": row["penalty"]}
     if held_out is not None:
         chosen = items_VxD[held_out.candidates]
         whole = held_out.evaluate(fitted(held_out.candidates)).figures[column] or 0.0

@@ -114,6 +114,7 @@ class Run:
         Run.now += self.cost.evaluation
         errors = dict.fromkeys((f"{RECALL}_error", f"{RECALL}_item_error"), 0.01)
         row = {"iteration": self.iteration, **errors, f"{RECALL}_chance": 0.05}
+        row["train_seconds"] = self.recorder.train_seconds
         row[RECALL] = Run.law(self.kept.config, self.recorder.train_seconds)
         self.rows.append(row)
         self.recorder.last_row = row
@@ -175,17 +176,24 @@ def hold(monkeypatch, tmp_path, search):
 
 def test_a_further_seed_that_the_budget_cut_short_decides_nothing(hold):
     """The machine slows down after the first seeds."""
-    state, _ = hold(encoders={"bow": Cost(slower=10.0)})
+    state, said = hold(encoders={"bow": Cost(slower=10.0)})
     records = {run.config: run for run in Run.records.values() if run.summary}
     begun = {config for config in records if config.seed}
-    deciding = {each.with_seed(seed) for each in state.entrants for seed in each.seeds[1:]}
-    for config in deciding:
-        first = records[replace(config, seed=0)]
-        best = max(first.curve, key=lambda row: row[RECALL])["iteration"]
-        seconds = best * first.summary["full_iteration_seconds"]
-        assert records[config].summary["train_seconds"] >= seconds
-    assert deciding < begun
-    assert all(each.seeds == [*range(len(each.seeds))] for each in state.entrants)
+    late = {
+        each.with_seed(seed) for each in state.entrants for seed in {*each.seeds[1:]} - each.cut
+    }
+    tops = []
+    for each in state.entrants:
+        if each.seeds[1:]:
+            first = records[each.config]
+            best = max(first.curve, key=lambda row: row[RECALL])["iteration"]
+            tops.append(best * first.summary["full_iteration_seconds"])
+    assert all(records[config].curve[-1]["train_seconds"] >= 0.9 * max(tops) for config in late)
+    cut = {each.name: each.cut for each in state.entrants if each.seeds[1:]}
+    assert late < begun and any(cut.values())
+    # The first of two that was cut short takes the other with it.
+    best, *others = sorted(cut, key=lambda name: name not in said[-1].split(", ")[0])
+    assert all(cut[best] <= cut[name] for name in others)
 
 
 def test_what_has_learned_nothing_gets_no_second_seed(hold):

@@ -33,7 +33,7 @@ from ncfbench.reporting.frames import group
 from ncfbench.reporting.quality import Quality, quality_of
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.views.answers import answer_tables, as_rows
-from ncfbench.reporting.views.sentences import floors_sentence, run_sentence
+from ncfbench.reporting.views.sentences import floors_sentences, run_sentence
 from ncfbench.runs.folder import read, read_all
 from ncfbench.storage import schemas, tables
 
@@ -43,6 +43,10 @@ RIDGE_REACHES = "Ridge regression reaches 0.567 in 19 s without training"
 ERRORS = (0.003, 0.004)
 OF_BOTH = "± 0.007, one seed"
 """The errors of an arm and of a floor, 0.005 each, in quadrature."""
+
+
+def floors_sentence(floors, arms, best, **more):
+    return " ".join(filter(None, floors_sentences(floors, arms, best, **more)))
 
 
 def against(recall, who="this arm", yet=""):

@@ -167,12 +167,15 @@ def arms_tables(answers: Sequence[Answer]) -> list[Table]:
 
 
 def quality_tables(answers: Sequence[Answer]) -> list[Table]:
-    """Return all measures of the main arms of each answer, at the epoch that they report."""
+    """Return all measures of the main arms of each answer at the epoch that they report, and those
+    of floors and blends.
+    """
     return [_quality_table(answer, arms) for answer in answers if (arms := _evaluated(answer))]
 
 
 def _evaluated(answer: Answer) -> list[tuple[str, Quality]]:
-    rows: list[AnswerRow] = [*answer.main, *answer.floors, *answer.blends]
+    arms = [arm for arm in answer.main if arm.reported]
+    rows: list[AnswerRow] = [*arms, *answer.floors, *answer.blends] if arms else []
     return [(row.name, row.reported) for row in rows if row.reported]
 
 

@@ -79,18 +79,6 @@ def tied_sentence(ties: Sequence[Arm]) -> str:
     return sentence(f"Statistically tied with it: {names}") if names else ""
 
 
-def floors_sentence(
-    floors: Sequence[FloorResult],
-    arms: Sequence[Arm],
-    best: Arm | None,
-    *,
-    is_falling: bool = False,
-) -> str:
-    """Return the sentences of :func:`floors_sentences`."""
-    found = floors_sentences(floors, arms, best, is_falling=is_falling)
-    return " ".join(filter(None, found))
-
-
 def floors_sentences(
     floors: Sequence[FloorResult],
     arms: Sequence[Arm],
