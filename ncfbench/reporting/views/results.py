@@ -16,6 +16,7 @@ from ncfbench.reporting.table import Cell, Col, Table, sentence, slug
 from ncfbench.reporting.views.layout import (
     BUSY,
     LABELS,
+    SIMULATED_NOTE,
     Mark,
     Row,
     best_of,
@@ -130,6 +131,8 @@ def recall_tables(comparisons: Sequence[Comparison]) -> list[Table]:
         known = [row for row in rows if row.get("reported_epoch") is not None]
         epochs = {f"{row['reported_epoch']:.3g}" for row in known}
         notes = [*data_notes(data, own), RECALL_NOTE]
+        is_simulated = any(run.is_simulated for each in own for run in each.runs)
+        notes += [SIMULATED_NOTE] * is_simulated
         if any((row.get(f"{RECALL}_chance") or 0) >= 1 for row in rows):
             notes.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
         if any(row.get(RECALL) is not None and row.get(f"{RECALL}_error") is None for row in rows):
