@@ -12,7 +12,7 @@ from ncfbench.catalog import ENCODERS, LOSSES, SAMPLERS, find_encoder
 from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.labels import data_headings, label, unusual_label
 from ncfbench.reporting.rows import Comparison
-from ncfbench.reporting.table import Cell, Col, sentence
+from ncfbench.reporting.table import Cell, Col, Table, sentence
 from ncfbench.runs.arms import sampler_label
 from ncfbench.timing.speedups import BUSY_SPREAD
 
@@ -96,6 +96,18 @@ def marks(rows: Sequence[Row]) -> tuple[list[str], Mark]:
 def no_mark(row: Row) -> str:
     """Mark nothing: for ratios that no time decides."""
     return ""
+
+
+def arms_table(
+    title: str, cols: Sequence[Col], rows: Iterable[Row], notes: Iterable[str], **more: str
+) -> Table:
+    """Return a table with a row for each arm, by encoder, in the paper's order.
+
+    Args:
+        more: ``name`` and ``lead`` of :meth:`ncfbench.reporting.table.Table.of`.
+    """
+    ordered, labels = sorted(rows, key=order), len(LABELS)
+    return Table.of(title, [*LABELS, *cols], ordered, notes, labels=labels, grouped=1, **more)
 
 
 def by_table(comparisons: Sequence[Comparison]) -> dict[tuple[str, str, str], list[Comparison]]:

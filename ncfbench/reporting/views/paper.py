@@ -15,15 +15,14 @@ from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
 from ncfbench.reporting.views.layout import (
-    LABELS,
     Mark,
     Row,
+    arms_table,
     best_of,
     by_settings,
     by_table,
     marks,
     no_mark,
-    order,
     subject_of,
     without_value,
 )
@@ -66,9 +65,9 @@ def beside_tables(
     for (data, loss, settings), own in by_table(chosen).items():
         if loss != SPEEDUP_LOSS:
             continue
-        rows = sorted((row for each in own for row in _main_rows(each, each.speedups)), key=order)
+        rows = [row for each in own for row in _main_rows(each, each.speedups)]
         times, mark = marks(rows)
-        cols = [*LABELS]
+        cols = []
         for heading, measure, is_timed in SPEEDUPS:
             render = partial(_beside, sources, measure, mark if is_timed else no_mark)
             cols.append(Col(heading, partial(render, best_of(rows, measure))))
@@ -78,8 +77,7 @@ def beside_tables(
             slug("paper-speedup", data, loss, settings),
         )
         notes = [f"{BRACKETS_NOTE} {HARDWARE_NOTE}", *times]
-        labels = len(LABELS)
-        tables.append(Table.of(title, cols, rows, notes, labels=labels, grouped=1, name=name))
+        tables.append(arms_table(title, cols, rows, notes, name=name))
     for (data, settings), own in by_settings(chosen).items():
         rows = [row for each in own for row in _main_rows(each, each.recalls)]
         render = partial(_beside, sources, RECALL, no_mark)

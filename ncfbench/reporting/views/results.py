@@ -19,6 +19,7 @@ from ncfbench.reporting.views.layout import (
     SIMULATED_NOTE,
     Mark,
     Row,
+    arms_table,
     best_of,
     by_settings,
     by_table,
@@ -71,11 +72,11 @@ def speedup_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     """
     tables = []
     for (data, loss, settings), own in by_table(comparisons).items():
-        rows = sorted((row for each in own for row in each.speedups), key=order)
+        rows = [row for each in own for row in each.speedups]
         if all(row["status"] in NO_BASELINE for row in rows):
             continue
         times, mark = marks(rows)
-        cols = [*LABELS]
+        cols = []
         for heading, measure, is_timed in SPEEDUPS:
             render = partial(_speedup, measure, mark if is_timed else no_mark)
             cols.append(Col(heading, partial(render, best_of(rows, measure))))
@@ -86,41 +87,28 @@ def speedup_tables(comparisons: Sequence[Comparison]) -> list[Table]:
         notes += times
         if any(row.get("same_environment") is False for row in rows):
             notes.append("Some times are of different machines.")
-        over = (
-            f"{find_sampler(own[0].runs[0].baseline_sampler).title}, {find_loss(loss).title} loss"
-        )
-        tables.append(
-            Table.of(
-                f"Speedup over {over}: {subject_of(data, own)}",
-                cols,
-                rows,
-                notes,
-                lead=" ".join(filter(None, map(_soonest, own))),
-                labels=len(LABELS),
-                grouped=1,
-                name=slug("speedup", data, loss, settings),
-            )
-        )
+        over = find_sampler(own[0].runs[0].baseline_sampler).title
+        title = f"Speedup over {over}, {find_loss(loss).title} loss: {subject_of(data, own)}"
+        lead = " ".join(filter(None, map(_soonest, own)))
+        name = slug("speedup", data, loss, settings)
+        tables.append(arms_table(title, cols, rows, notes, name=name, lead=lead))
     return tables
 
 
 def parts_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     """Return what the ratios of each speedup table are made of."""
-    tables = []
-    for (data, loss, settings), own in by_table(comparisons).items():
-        what = f"What the ratios are made of, {find_loss(loss).title} loss"
-        tables.append(
-            Table.of(
-                f"{what}: {subject_of(data, own)} (full account; step beside it)",
-                [*LABELS, *(Col(heading, render) for heading, render in PARTS.items())],
-                sorted((row for each in own for row in each.speedups), key=order),
-                _by_row_notes(own),
-                labels=len(LABELS),
-                grouped=1,
-                name=slug("parts", data, loss, settings),
-            )
+    cols = [Col(heading, render) for heading, render in PARTS.items()]
+    return [
+        arms_table(
+            f"What the ratios are made of, {find_loss(loss).title} loss: {subject_of(data, own)}"
+            " (full account; step beside it)",
+            cols,
+            [row for each in own for row in each.speedups],
+            _by_row_notes(own),
+            name=slug("parts", data, loss, settings),
         )
-    return tables
+        for (data, loss, settings), own in by_table(comparisons).items()
+    ]
 
 
 def recall_tables(comparisons: Sequence[Comparison]) -> list[Table]:
