@@ -146,13 +146,18 @@ def print_views(*views: Table | str) -> None:
 
 
 def print_answer(found: Mapping[str, Any], tables: Iterable[Table] = ()) -> None:
-    """Print the answer of a race: what to deploy, the paragraph, tables, what to trust, what to do
+    """Print the answer of a race: what to deploy, tables, the paragraph, what to trust, what to do
     next.
     """
-    for line in found["deploy"]["lines"] if found.get("deploy") else ():
+    lines = found["deploy"]["lines"] if found.get("deploy") else ()
+    for line in lines:
         (print_views if line.startswith(" ") else print_sentences)(line)
-    print_sentences(found["headline"], "")
-    print_views(*tables)
+    if lines:
+        print_views("", *tables)
+        print_sentences(found["headline"], "")
+    else:
+        print_sentences(found["headline"], "")
+        print_views(*tables)
     if found["trust"]:
         print_sentences(f"How far to trust it: {' '.join(found['trust'])}", "")
     for step in found["next"]:

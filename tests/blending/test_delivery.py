@@ -18,7 +18,8 @@ from ncfbench.floors.kept import named
 from ncfbench.floors.kept import read as read_floors
 from ncfbench.floors.pipeline import floor
 from ncfbench.reporting.blends import blend_of_runs
-from ncfbench.reporting.floors import floors_of
+from ncfbench.reporting.floors import compare, floors_of
+from ncfbench.reporting.quality import quality_of
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import schemas, tables
 from ncfbench.training.blended import blend_run
@@ -121,12 +122,23 @@ def test_the_whole_catalogue_is_ranked_by_default(trained, tmp_path):
 
 
 def test_the_command_says_what_both_reach(trained, tmp_path):
-    record, _, home = trained
+    record, dataset, home = trained
     row = blend.read(record.folder)
     words = ("report", home / "runs", "--data-dir", home)
     report = invoke(*words)
     check(report, 0, "Both together", f"reach {row[RECALL]:.3f}")
     assert f"{row['floor']} and" in report.stdout
+    block, _, _ = report.stdout.partition("with   ")
+    block = block.split("DEPLOY", 1)[1]
+    assert len(block.splitlines()) <= 12, "what to do stands before the table"
+    (best, *_), own = (
+        floors_of(read_floors(home / "tiny", dataset.fingerprint)),
+        quality_of([record]),
+    )
+    both = blend_of_runs([record], [best]).reported
+    stands = compare(both if row["weight"] < 1 else own, best.reported)
+    verdicts = {"passes": "worth", "level": "not clearly worth", "below": "not worth"}
+    assert f"Training is {verdicts[stands.word]} it: " in " ".join(block.split())
     (answer,) = json.loads(invoke(*words, "--json").stdout)["answers"]
     (found,) = answer["blends"]
     assert (found["floor"], found["weight"]) == (row["floor"], row["weight"])

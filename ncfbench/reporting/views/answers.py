@@ -31,7 +31,7 @@ from ncfbench.reporting.quality import (
 )
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.deploy import deployment
-from ncfbench.reporting.views.sentences import headline
+from ncfbench.reporting.views.sentences import headline, tied_sentence
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import SHARE
 
@@ -132,8 +132,8 @@ def _named_values(answer: Answer, rows: Sequence[tuple[str, AnswerRow]]) -> list
 
 
 def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[Table]:
-    """Return the table of each answer about finished runs, above it what to deploy and its
-    paragraph.
+    """Return the table of each answer about finished runs, above it what to deploy, and below it
+    its paragraph.
 
     Args:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
@@ -146,8 +146,9 @@ def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> li
             words = ["ncfbench", "advise", answer.config.dataset, *chain(*locations.items())]
             notes += ["To let arms race for the best ranking:", shlex.join(words)]
         found = deployment(answer, reasons, locations)
-        lead = "\n".join([*(found.lines if found else ()), headline(answer)])
-        tables.append(worth_table(answer, lead, notes))
+        lines = found.lines if found else [headline(answer), tied_sentence(answer.ties)]
+        notes = [headline(answer), *notes] if found else notes
+        tables.append(worth_table(answer, "\n".join(filter(None, lines)), notes))
     return tables
 
 

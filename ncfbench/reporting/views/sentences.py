@@ -47,7 +47,7 @@ def headline(answer: Answer, no_choice: str = NO_CHOICE) -> str:
         use = flags(best.config, of_model=True)
         use = f"{against} If you train, use {use}." if against else f"Use {use}."
         recall = recall_sentence(best.reported, answer.chance)
-        first = [use, _reach(answer, best), recall, tied_sentence(answer.ties)]
+        first = [use, _reach(answer, best), recall]
     return " ".join(filter(None, [*first, beside, features_sentence(answer.feature_seconds)]))
 
 
@@ -76,7 +76,7 @@ def recall_sentence(own: Quality | None, chance: float | None) -> str:
 def tied_sentence(ties: Sequence[Arm]) -> str:
     """Return which arms are tied with the best; nothing if none is."""
     names = ", ".join(arm.name for arm in ties)
-    return sentence(f"Statistically tied with it: {names}") if names else ""
+    return sentence(f"Tied with the trained arm: {names}") if names else ""
 
 
 def floors_sentences(
