@@ -104,7 +104,7 @@ def of_floor(row: Row, dataset: Dataset, progress: Progress) -> Vectors:
     candidates, left_out = _ranked(dataset, items)
     deviations = _deviations(fitted(items[candidates]), dataset.n_users, left_out)
     scores = fitted(items)
-    progress.start(100, 0, "per cent")
+    progress.start(100, 0, "part")
     users_UxD, items_VxD = factorise(
         lambda users: scores(users) / deviations[users],
         dataset.n_users,
