@@ -175,7 +175,7 @@ def answer_question(
         answer = make_answer(question, state, runs.records(), dataset, budget_seconds)
         progress.move(int(clock.spent), "blending")
         fitted: dict[str, tuple[Task, Fitted]] = {}
-        for run in answer.best.runs.values() if answer.best and best is not None else ():
+        for run in answer.best.shown.values() if answer.best and best is not None else ():
             try:
                 metric, data = question.metric.replace("@", "_at_"), locations.data_dir
                 blend_run(run, metric=metric, data_dir=data, fitted=fitted, say=say)

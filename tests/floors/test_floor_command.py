@@ -20,7 +20,6 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.floors import kept, measure, models, pipeline
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.task import HeldOut, Task, contents_of
-from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.views.floors import floors_table
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import FLOOR
@@ -185,47 +184,6 @@ def test_what_does_not_fit_is_refused_before_it_starts(folder, monkeypatch):
     found = fitted(folder, "warm", floors=["popularity", "profile"], again=True)
     assert [row["floor"] for row in found.rows] == ["popularity"]
     assert re.search(r"it needs about .* GiB of memory, and .* are free", found.left_out["profile"])
-
-
-def test_a_floor_that_has_too_little_time_reads_the_heaviest_columns(folder, monkeypatch):
-    """A column takes a second; the most that has time is fitted, and later none that has fewer."""
-    (folder / "cold/floors.parquet").unlink(missing_ok=True)
-    monkeypatch.setattr(measure, "WIDTHS", (16, 8))
-    monkeypatch.setattr(pipeline, "WIDTHS", (16, 8))
-    monkeypatch.setattr(
-        measure, "expected_seconds", lambda case, *_, **__: case.task.content.shape[1]
-    )
-    for seconds, columns in ((9, 8), (8, 8), (20, 16), (9, 16), (1000, None), (9, None)):
-        found = fitted(folder, "cold", floors=["ridge"], budget_seconds=seconds)
-        (row,) = found.rows
-        assert kept.columns_of(row) == columns
-        assert any(f"the {columns} heaviest" in note for note in found.notes) == (
-            columns is not None
-        )
-        assert floors_table("cold", found.rows).rows[0][0].text == "ridge"
-        title = "ridge regression" + f" on {columns} columns" * (columns is not None)
-        assert FloorResult(row).facts["title"] == title
-        assert FloorResult(row).facts["columns"] == columns
-        # Fitted again it has the recall that is kept.
-        data = load(folder, "cold")
-        task, ranks = measure.refit(data, row)
-        held_out = HeldOut.of(task, data)["validation"]
-        recall = held_out.evaluate(ranks(held_out.candidates)).figures["recall_at_50"]
-        assert recall == row["validation_recall_at_50"]
-    with pytest.raises(UsageError, match="No ridge: it would take about .* has 5 s"):
-        fitted(folder, "cold", floors=["ridge"], budget_seconds=5, again=True)
-
-
-@pytest.mark.parametrize("is_sparse", [True, False])
-def test_the_heaviest_columns_are_those_of_known_items(is_sparse):
-    links = sparse.csr_array(np.array([[1, 0, 1, 0], [0, 0, 1, 0]], np.float32))
-    rows = [[0, 3, 1, 2], [9, 9, 9, 9], [0, 1, 3, 2], [9, 9, 9, 9]]
-    content: Any = np.array(rows, np.float32)
-    content = sparse.csr_array(content) if is_sparse else content
-    found: Any = Task(links, content).narrowed(2).content
-    found = found.toarray() if is_sparse else found
-    # Sums of squares of the first and third item: 0, 10, 10, 8.
-    assert found.tolist() == [row[1:3] for row in rows]
 
 
 def test_what_lacks_links_is_refused_before_content_is_read(folder, monkeypatch):

@@ -91,7 +91,7 @@ def deployment(
     own = None if arm is None else arm.reported
     if arm is None or own is None:
         return None
-    best = max(arm.runs.values(), key=_on_validation)
+    best = max(arm.shown.values(), key=_on_validation)
     run = shown(best.folder)
     parts = [Part("trained", arm.name, [run, "vectors"], own.validation, arm.reported)]
     floors = sorted(answer.floors, key=lambda floor: -(floor.value("validation") or 0.0))[:1]

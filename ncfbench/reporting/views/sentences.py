@@ -25,10 +25,11 @@ from ncfbench.reporting.floors import (
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import ERROR, NDCG, RECALL, Quality
-from ncfbench.reporting.table import sentence
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import SHARE
 
+MOST_NAMED = 3
+"""Tied arms that a sentence names."""
 NO_CHOICE = "No choice can be justified: no arm ranks clearly better than chance."
 
 
@@ -74,9 +75,10 @@ def recall_sentence(own: Quality | None, chance: float | None) -> str:
 
 
 def tied_sentence(ties: Sequence[Arm]) -> str:
-    """Return which arms are tied with the best; nothing if none is."""
-    names = ", ".join(arm.name for arm in ties)
-    return sentence(f"Tied with the trained arm: {names}") if names else ""
+    """Return which arms are tied with the best, the first few by name; nothing if none is."""
+    names, others = [arm.name for arm in ties[:MOST_NAMED]], len(ties) - MOST_NAMED
+    names += [f"{others} more"] if others > 0 else []
+    return f"Tied with the trained arm: {', '.join(names)}." if names else ""
 
 
 def floors_sentences(
