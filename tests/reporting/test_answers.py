@@ -13,7 +13,6 @@ from kept import REPOSITORY, kept
 
 from ncfbench.reporting.answers import worth
 from ncfbench.reporting.caveats import caveats
-from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.render import html
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.views import answers as views
@@ -394,28 +393,3 @@ def test_one_meaning_of_plus_minus(tmp_path):
     assert text.count("0.4000 ± 0.1118 (2)") == 2
     flat = " ".join(text.split())
     assert flat.count("±: standard error over users and items, and over seeds") == 4
-
-
-def test_details_are_folded_until_they_are_wanted(tmp_path):
-    for s in (1, 2, 4):
-        write_run(tmp_path, "strat-ns", [9, 4, 2], 20 * s * s, [0, 0.2, 0.3], stratum_size=s)
-    write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3])
-    brief, full = (invoke("report", tmp_path, *more).stdout for more in ([], ["--full", "--paper"]))
-    titles = ["All arms", "What the ratios"]
-    assert brief.startswith("What ranks best soonest")
-    assert not any(title in brief for title in titles)
-    assert all(title in full for title in titles)
-    assert "beside the paper's" in full
-    assert "with details (--full)" in brief
-    named = invoke("report", tmp_path, "--table", "arms").stdout
-    assert named.startswith("All arms")
-
-
-def test_the_errors_of_new_and_known_items_are_named():
-    values = {
-        f"recall_at_50_{part}{end}": value
-        for part, value in (("new_items", 0.1), ("known_items", 0.2))
-        for end, value in (("", value), ("_error", value / 10))
-    }
-    text = "new items 0.100 ± 0.010, known items 0.200 ± 0.020"
-    assert Quality(values).kinds == f"{text}, with errors over users alone"

@@ -13,6 +13,7 @@ from ncfbench.errors import UsageError
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting import frames
 from ncfbench.reporting.labels import run_command, unusual_label
+from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.rows import compare
 from ncfbench.reporting.table import Col
 from ncfbench.reporting.views import answers
@@ -304,3 +305,28 @@ def test_speedups_with_one_seed_are_tied_when_near():
     (table,) = speedup_tables(found)
     best = {row[1].text for row in table.rows if row[4].style == "best"}
     assert best == {"ns", "strat-ns"}
+
+
+def test_details_are_folded_until_they_are_wanted(tmp_path):
+    for s in (1, 2, 4):
+        write_run(tmp_path, "strat-ns", [9, 4, 2], 20 * s * s, [0, 0.2, 0.3], stratum_size=s)
+    write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3])
+    brief, full = (invoke("report", tmp_path, *more).stdout for more in ([], ["--full", "--paper"]))
+    titles = ["All arms", "What the ratios"]
+    assert brief.startswith("What ranks best soonest")
+    assert not any(title in brief for title in titles)
+    assert all(title in full for title in titles)
+    assert "beside the paper's" in full
+    assert "with details (--full)" in brief
+    named = invoke("report", tmp_path, "--table", "arms").stdout
+    assert named.startswith("All arms")
+
+
+def test_the_errors_of_new_and_known_items_are_named():
+    values = {
+        f"recall_at_50_{part}{end}": value
+        for part, value in (("new_items", 0.1), ("known_items", 0.2))
+        for end, value in (("", value), ("_error", value / 10))
+    }
+    text = "new items 0.100 ± 0.010, known items 0.200 ± 0.020"
+    assert Quality(values).kinds == f"{text}, with errors over users alone"

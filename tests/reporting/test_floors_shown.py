@@ -1,0 +1,146 @@
+"""Floors in a report: below the arms, in figures, in what is deployed, and in copies."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from beside_floors import ERRORS, OF_BOTH, PROFILE, REACHES, RIDGE, against, answer_of
+from folders import floor_row, write_run
+from invoked import check, invoke
+
+from ncfbench.data import prepare
+from ncfbench.errors import DataError
+from ncfbench.floors.kept import FILE
+from ncfbench.floors.pipeline import floor as fit_floors
+from ncfbench.reporting.beside import find_floors
+from ncfbench.reporting.figures import curves
+from ncfbench.reporting.results import collect
+from ncfbench.reporting.views.answers import answer_tables, as_rows
+from ncfbench.runs.folder import read_all
+from ncfbench.storage import schemas, tables
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Runs with floors beside them, and no data."""
+    answer_of(tmp_path / "runs", [0, 0.4, 0.53], [0, 0.3, 0.35], [0, 0.1, 0.2])
+    tables.write_rows(tmp_path / "runs" / FILE, [PROFILE, RIDGE], schemas.FLOOR)
+    return tmp_path / "runs"
+
+
+def test_floors_stand_below_the_arms(folder):
+    results = collect(folder, folder)
+    table = answer_tables(results.answers, {})[0]
+    passes = f"{REACHES}; this arm passes them after 4 s (+0.018 {OF_BOTH})."
+    assert against(0.53, yet=" yet") in table.lead
+    assert table.lead.endswith(passes)
+    shown = [[cell.text for cell in row] for row in table.rows]
+    assert shown[-2:] == [
+        ["no training: ridge", "19", "-", "0.567", "0.567 ± 0.005", "-"],
+        ["no training: profile", "3.5", "-", "0.512", "0.512 ± 0.005", "-"],
+    ]
+    (row,) = as_rows(results.answers, {})
+    assert [floor["floor"] for floor in row["floors"]] == ["ridge", "profile"]
+    assert row["floors"][1]["seconds"] == 3.5
+    for kind in ("latex", "markdown", "csv"):
+        found = invoke("report", folder, "--format", kind, "--table", "answer").stdout
+        assert "no training: ridge" in found
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_floors_of_another_machine_are_a_caveat(folder, is_answered):
+    """Known where the runs' environments say on which one they were trained."""
+    words = ["report", folder, *([] if is_answered else ["--only", "sampler=ns"])]
+    sentence = "The floors were fitted on another machine than the runs, or in another environment"
+
+    def codes(host):
+        for path in folder.glob("*/environment.json"):
+            found = tables.read_json(path) | ({} if host is None else {"host_key": host})
+            tables.write_json(path, found)
+        printed = " ".join(invoke(*words).stdout.split())
+        (answer,) = json.loads(invoke(*words, "--json").stdout)["answers"]
+        is_said = {caveat["code"] for caveat in answer["caveats"]}
+        assert (sentence in printed) == ("other_machine" in is_said)
+        return is_said & {"other_machine"}
+
+    assert codes(None) == codes("one") == set()
+    assert codes("two") == {"other_machine"}
+    check(invoke("report", folder), 0)
+    check(invoke("report", folder, "--verify"), 0, "0 do not match")
+
+
+def test_floors_travel_with_the_runs(folder, tmp_path):
+    check(invoke("report", folder, "--export", tmp_path / "copy"), 0)
+    kept = [tables.read_rows(path / FILE, schemas.FLOOR) for path in (folder, tmp_path / "copy")]
+    assert kept[0] == kept[1] == [PROFILE, RIDGE]
+    written = (folder / FILE).stat().st_mtime_ns
+    check(invoke("report", folder), 0)
+    assert (folder / FILE).stat().st_mtime_ns == written
+    check(invoke("report", tmp_path / "copy", "--verify"), 0, "0 do not match")
+    (folder / FILE).write_bytes(b"no table")
+    found = collect(folder, folder)
+    assert any(FILE in problem for problem in found.problems)
+    assert found.unfitted == []
+
+
+def test_figures_show_floors_from_their_seconds(folder):
+    """Whole labels to the right of the axes, none on another, whatever the recalls."""
+    near = [floor_row("ease", 0.565, 1e-4), floor_row("ials", 0.564, 60.0)]
+    tables.write_rows(folder / FILE, [PROFILE, RIDGE, *near], schemas.FLOOR)
+    (answer,) = collect(folder, folder).answers
+    figure = curves.draw_answer(answer).figure
+    figure.draw_without_rendering()
+    axes = figure.axes[1]
+    dotted = [line for line in axes.lines if line.get_linestyle() == ":"]
+    starts = {line.get_ydata()[0]: line.get_xdata()[0] for line in dotted}
+    assert {level: starts[level] for level in (0.567, 0.512)} == {0.567: 19.0, 0.512: 3.5}
+    assert starts[0.565] == axes.get_xlim()[0] > 0.1
+    labels = [text.get_text() for text in axes.texts]
+    assert labels == [
+        "ridge 0.567 (19 s)",
+        "ease 0.565 (0.0001 s)",
+        "ials 0.564 (60 s)",
+        "profile 0.512 (3.5 s)",
+    ]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert all(box.x0 >= axes.bbox.x1 for box in boxes)
+    assert all(box.x1 <= figure.bbox.x1 for box in boxes)
+    assert all(upper.y0 >= lower.y1 for upper, lower in pairwise(boxes))
+
+
+def test_floors_are_found_beside_the_data(tmp_path, tiny_options, tiny):
+    """Fitted beside the data they are in the report; before, it says how to fit them."""
+    prepare("synthetic", tiny_options, tmp_path, "tiny", say=lambda text: None)
+    runs = tmp_path / "runs"
+    answer_of(runs, [0, 0.4], [0, 0.3], dataset="tiny", fingerprint=tiny.fingerprint)
+    words = ("report", runs, "--data-dir", tmp_path)
+    command = f"without training: ncfbench floor tiny --data-dir {tmp_path}"
+    check(invoke(*words), 0, command)
+    assert json.loads(invoke(*words, "--json").stdout)["answers"][0]["floors"] == []
+    fit_floors("tiny", data_dir=tmp_path, floors=["profile"], say=lambda text: None)
+    printed = invoke(*words)
+    check(printed, 0, "TF-IDF profiles")
+    assert "ncfbench floor" not in printed.stdout
+    assert "ncfbench floor" not in invoke("report", runs, "--data-dir", tmp_path / "no").stdout
+    (tmp_path / "tiny" / FILE).write_bytes(b"no table")
+    found, problems = find_floors(read_all(runs)[0], runs, tmp_path)
+    assert [[floor.name for floor in own] for own in found.values()] == [["TF-IDF profiles"]]
+    assert len(problems) == 1
+    with pytest.raises(DataError):
+        tables.read_rows(tmp_path / "tiny" / FILE, schemas.FLOOR)
+
+
+@pytest.mark.parametrize(("validation", "what"), [(None, None), (0.2, "floor"), (0.6, "trained")])
+def test_what_is_deployed_is_chosen_by_validation(tmp_path, validation, what):
+    """Without validation links nothing is recommended, whatever the test links say."""
+    of_run = {} if validation is None else {"validation": [0, validation, validation]}
+    folder = write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS, **of_run)
+    rows = [floor_row("ridge", 0.9, 1.0, validation_recall_at_50=0.3)]
+    tables.write_rows(tmp_path / FILE, rows, schemas.FLOOR)
+    (answer,) = collect(tmp_path, tmp_path).answered["answers"]
+    found = answer["deploy"]
+    assert (found and found["what"]) == what
+    if what == "trained":
+        assert found["command"].startswith(f"ncfbench export {folder} vectors --top 50  # once")
+    if what == "floor":
+        assert found["command"] == "ncfbench export citeulike vectors --floor ridge --top 50"
