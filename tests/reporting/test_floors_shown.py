@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from beside_floors import ERRORS, OF_BOTH, PROFILE, REACHES, RIDGE, against, answer_of
@@ -15,6 +16,7 @@ from ncfbench.floors.pipeline import floor as fit_floors
 from ncfbench.reporting.beside import find_floors
 from ncfbench.reporting.figures import curves
 from ncfbench.reporting.results import collect
+from ncfbench.reporting.views import sentences
 from ncfbench.reporting.views.answers import answer_tables, as_rows
 from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas, tables
@@ -144,3 +146,22 @@ def test_what_is_deployed_is_chosen_by_validation(tmp_path, validation, what):
         assert found["command"].startswith(f"ncfbench export {folder} vectors --top 50  # once")
     if what == "floor":
         assert found["command"] == "ncfbench export citeulike vectors --floor ridge --top 50"
+
+
+def test_the_run_that_is_deployed_is_of_a_seed_that_decides(tmp_path):
+    """Seed 1 of it ranks validation links better, and the figures beside it are not its own."""
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3], validation=[0, 0.3])
+    more = {"loss": "softmax", "validation": [0, 0.4]}
+    decides = write_run(tmp_path, "ns", [9, 1], 10, [0, 0.4], **more)
+    more["validation"] = [0, 0.9]
+    write_run(tmp_path, "ns", [9, 1], 10, [0, 0.9], seed=1, **more)
+    (row,) = as_rows(collect(tmp_path, tmp_path).answers, {})
+    assert decides.name in row["deploy"]["command"]
+    assert row["deploy"]["recall"] == 0.4
+
+
+def test_few_of_many_ties_are_named():
+    ties = [SimpleNamespace(name=name) for name in "abcde"]
+    assert sentences.tied_sentence(ties) == "Tied with the trained arm: a, b, c, 2 more."
+    assert sentences.tied_sentence(ties[:3]) == "Tied with the trained arm: a, b, c."
+    assert sentences.tied_sentence([]) == ""
