@@ -30,13 +30,21 @@ def deferred_signals(say: Callable[[str], None], text: str) -> Iterator[Callable
     Args:
         say: prints ``text`` when the flag is set.
     """
-    flag = threading.Event()
+    flag, unsaid = threading.Event(), list[str]()
 
     def defer(number: int, frame: object) -> None:
         if flag.is_set():
             raise KeyboardInterrupt
         flag.set()
-        say(text)
+        try:
+            say(text)
+        except RuntimeError:  # it came while a line was being written
+            unsaid.append(text)
+
+    def is_set() -> bool:
+        while unsaid:
+            say(unsaid.pop())
+        return flag.is_set()
 
     with handled_by(defer, *STOPPING):
-        yield flag.is_set
+        yield is_set
