@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
 from ncfbench.cli.output import print_json, print_views, say
@@ -18,21 +17,21 @@ def verify_tables(where: Locations, kind: str) -> None:
     from ncfbench.reporting.table import Col, Table
 
     results = collect(where.runs_dir, where.data_dir)
-    found = verify(results)
-    wrong = len(found.mismatches)
+    values, wrong = verify(results)
     if kind == "json":
-        print_json(asdict(found) | {"problems": results.problems})
+        mismatches = [one._asdict() for one in wrong]
+        print_json({"values": values, "mismatches": mismatches, "problems": results.problems})
     else:
         warn(results.problems)
-        print_views(f"{found.values:,} values recomputed; {wrong:,} do not match.")
+        print_views(f"{values:,} values recomputed; {len(wrong):,} do not match.")
         cols = [Col(name, name) for name in ("table", "cell", "column")]
         cols += [Col("kept", lambda one: _text(one.kept), wraps=True)]
         cols += [Col("recomputed", lambda one: _text(one.recomputed), wraps=True)]
         if wrong:
-            print_views(Table.of("What does not match", cols, found.mismatches, labels=2))
+            print_views(Table.of("What does not match", cols, wrong, labels=2))
     if wrong:
         raise CheckFailedError(
-            f"{wrong:,} entries of {where.runs_dir} do not match. Where runs came or went,"
+            f"{len(wrong):,} entries of {where.runs_dir} do not match. Where runs came or went,"
             " ncfbench report writes the tables again."
         )
 

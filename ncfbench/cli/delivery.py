@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ncfbench.cli.output import json_text, print_json, print_sentences, print_views
+from ncfbench.cli.output import json_text, print_sentences, print_views
 from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,24 +34,18 @@ class Wanted:
         tables: names, or what names begin with. Where there are none: those that are not folded.
         full: the tables of details too.
         paper: the paper's claims too, and its figures beside ours.
-        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
 
     format: str
     tables: Sequence[str]
-    locations: dict[str, str]
     full: bool = False
     paper: bool = False
 
     @property
-    def is_whole(self) -> bool:
-        """True unless tables are named."""
-        return not self.tables
-
-    @property
-    def folds(self) -> bool:
-        """True if the format shows some tables only on demand; a page folds them, JSON has all."""
-        return not self.tables and self.format not in ("html", "json")
+    def hidden(self) -> dict[str, bool]:
+        """Whether a section is shown on demand alone, and was not asked for; a page folds it."""
+        is_open = self.format == "html" or bool(self.tables)
+        return {"detail": not (self.full or is_open), "paper": not (self.paper or is_open)}
 
 
 def draw_into(results: Results, folder: Path) -> list[Path]:
@@ -71,20 +65,13 @@ def draw_into(results: Results, folder: Path) -> list[Path]:
     ]
 
 
-def print_names(results: Results, wanted: Wanted) -> None:
-    """Print the names and titles of all tables in the format."""
+def print_names(results: Results) -> None:
+    """Print the names and titles of all tables."""
     from ncfbench.reporting.table import Col
     from ncfbench.reporting.table import Table as Listing
 
     cols = [Col("name", "name"), Col("title", "title", wraps=True)]
-    listing = Listing.of("Tables (--table)", cols, report_tables(results))
-    if wanted.format == "json":
-        rows = [[cell.text for cell in row] for row in listing.rows]
-        print_json([dict(zip(listing.headings, row, strict=True)) for row in rows])
-    elif wanted.format in SUFFIXES:
-        typer.echo(_rendered([listing], wanted.format), nl=False)
-    else:
-        print_views(listing)
+    print_views(Listing.of("Tables (--table)", cols, results.tables))
 
 
 def deliver(
@@ -99,110 +86,72 @@ def deliver(
         UsageError: a table that there is not, or a folder for a format of one file.
         DataError: a file cannot be written.
     """
-    if wanted.format == "table":
-        _print_tables(results, wanted)
+    kind, chosen = wanted.format, chosen_parts(results, wanted)
+    if kind == "table":
+        _print_tables(results, wanted, list(chosen.values()))
         return []
-    from ncfbench.reporting.render import html
-
-    if wanted.format == "html":
+    if kind == "html":
         output = output or results.runs_dir / "report.html"
-    elif output is None:
-        typer.echo(_text(results, wanted, drawn), nl=False)
-        return []
-    if _is_folder(output, wanted.format):
-        texts = {
-            output / f"{table.name}{SUFFIXES[wanted.format]}": _rendered([table], wanted.format)
-            for table in chosen_tables(results, wanted)
-        }
-    elif wanted.format == "html":
-        texts = {output: html.page(results, chosen_tables(results, wanted))}
+    if kind == "json":
+        text = json_text(results.document | {"figures": drawn, "problems": results.problems})
     else:
-        texts = {output: _text(results, wanted, drawn)}
+        text = _rendered(results, chosen, kind)
+    if output is None:
+        typer.echo(text, nl=False)
+        return []
+    texts = {output: text}
+    if _is_folder(output, kind):
+        texts = {
+            output / f"{name}{SUFFIXES[kind]}": _rendered(results, {name: part}, kind)
+            for name, part in chosen.items()
+        }
     for path, text in texts.items():
         _write(path, text)
     return list(texts)
 
 
-def report_tables(results: Results, *, full: bool = True, paper: bool = True) -> list[Table]:
-    """Return the answers and the tables of the runs.
-
-    Args:
-        full: with the details.
-        paper: with those beside the paper's.
-    """
-    from ncfbench.reporting.selection import unique
-
-    hidden = {"detail": not full, "paper": not paper}
-    return unique(table for table in results.tables if not hidden.get(table.section))
-
-
-def chosen_tables(results: Results, wanted: Wanted) -> list[Table]:
-    """Return the wanted tables.
+def chosen_parts(results: Results, wanted: Wanted) -> Mapping[str, Any]:
+    """Return the wanted tables by name; for CSV frames of numbers.
 
     Raises:
         UsageError: there is none of a name.
     """
     from ncfbench.reporting.selection import choose
 
-    if wanted.folds:
-        return report_tables(results, full=wanted.full, paper=wanted.paper)
-    found = {table.name: table for table in report_tables(results)}
-    return [found[name] for name in choose(found, wanted.tables, "table")]
+    if wanted.format == "csv":
+        return choose(results.frames(full=wanted.full or bool(wanted.tables)), wanted.tables)
+    shown = (table for table in results.tables if not wanted.hidden.get(table.section))
+    return choose({table.name: table for table in shown}, wanted.tables)
 
 
-def _print_tables(results: Results, wanted: Wanted) -> None:
+def _rendered(results: Results, parts: Mapping[str, Any], kind: str) -> str:
+    from ncfbench.reporting.render import csv, html, latex, markdown
+
+    if kind == "csv":
+        return csv.render(parts)
+    tables = list(parts.values())
+    if kind == "html":
+        return html.page(results, tables)
+    return markdown.render(tables) if kind == "markdown" else latex.render(tables)
+
+
+def _print_tables(results: Results, wanted: Wanted, chosen: Sequence[Table]) -> None:
+    from ncfbench.reporting.views.sentences import floor_command
+
     if not results.comparisons:
         print_views(f"No finished run in {results.runs_dir} yet.", "")
-    print_views(*chosen_tables(results, wanted))
+    print_views(*chosen)
     if wanted.tables:
         return
     if wanted.paper and not results.beside_paper:
         print_sentences(NOT_PRINTED, "")
-    counts = Counter(table.section for table in results.tables)
-    hidden = [
-        f"{counts[section]} with {what} ({flag})"
-        for section, what, flag, is_shown in (
-            ("detail", "details", "--full", wanted.full),
-            ("paper", "the paper's claims and figures", "--paper", wanted.paper),
-        )
-        if counts[section] and not is_shown
-    ]
+    counts = Counter(table.section for table in results.tables if wanted.hidden.get(table.section))
+    words = {"detail": "details (--full)", "paper": "the paper's claims and figures (--paper)"}
+    hidden = [f"{count} with {words[section]}" for section, count in counts.items()]
     if hidden:
         print_sentences(f"Further tables: {', '.join(hidden)}.", "")
-    from ncfbench.reporting.views.sentences import floor_command
-
-    data_dir = wanted.locations.get("--data-dir")
     for name in results.unfitted:
-        print_views(floor_command(name, data_dir), "")
-
-
-def _text(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> str:
-    if wanted.format == "json":
-        return json_text(_document(results, wanted, drawn))
-    return _rendered(chosen_tables(results, wanted), wanted.format)
-
-
-def _rendered(tables: Sequence[Table], kind: str) -> str:
-    from ncfbench.reporting.render import csv, latex, markdown
-
-    renderers = {"csv": csv.render, "markdown": markdown.render, "latex": latex.render}
-    return renderers[kind](tables)
-
-
-def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[str, Any]:
-    """Return the rows of all tables, and the wanted tables as they are shown."""
-    from ncfbench.reporting.render import json
-
-    return {
-        **results.answered,
-        "speedup": results.speedup,
-        "recall": results.recall,
-        "claims": [one._asdict() for one in results.claims],
-        "sensitivity": results.sensitivity(),
-        "tables": json.render(chosen_tables(results, wanted)),
-        "figures": drawn,
-        "problems": results.problems,
-    }
+        print_views(floor_command(name, results.locations.get("--data-dir")), "")
 
 
 def _is_folder(path: Path, kind: str) -> bool:

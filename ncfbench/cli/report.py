@@ -6,20 +6,13 @@ import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.checks import verify_tables, warn
-from ncfbench.cli.delivery import (
-    FORMATS,
-    LIST,
-    Wanted,
-    deliver,
-    draw_into,
-    print_names,
-)
+from ncfbench.cli.delivery import FORMATS, LIST, Wanted, deliver, draw_into, print_names
 from ncfbench.cli.named import cells_of, named_runs
 from ncfbench.cli.output import print_views, reporting, say
 from ncfbench.config import Locations
@@ -27,18 +20,6 @@ from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
 
 if TYPE_CHECKING:
     from ncfbench.reporting.results import Results
-
-CHECK_FORMATS = ("table", "json")
-APART = (
-    (
-        "--baseline",
-        {"--export", "--paper"},
-        "for the usual baseline: leave --baseline out, or look at the exported folder with it.",
-    ),
-    ("--profiles", {"--export"}, "it copies what lies beside the runs: leave --profiles out."),
-)
-"""Options of a report that exclude others, and why."""
-
 
 SELECTION = partial(typer.Option, show_default=False, rich_help_panel="Selection")
 OUTPUT = partial(typer.Option, show_default=False, rich_help_panel="Output")
@@ -72,10 +53,7 @@ def report(
     ] = None,
     profiles: Annotated[
         Path | None,
-        SELECTION(
-            help="Take the profiles of this folder, for example of another machine, instead of"
-            " those beside the runs."
-        ),
+        SELECTION(help="Show speedups with the times of this folder's profiles too."),
     ] = None,
     table: Annotated[
         list[str] | None,
@@ -93,8 +71,8 @@ def report(
         OUTPUT(
             "--output",
             "-o",
-            help="Write to this file; a folder gets a file for each table (markdown, latex, csv)."
-            " By default html goes to report.html in the runs folder.",
+            help="Write to this file; a folder gets a file for each table (markdown, latex, csv:"
+            " numbers). By default html goes to report.html in the runs folder.",
         ),
     ] = None,
     verify: Annotated[
@@ -152,8 +130,7 @@ def report(
             f"Unknown format {kind!r}{nearest(kind, FORMATS)} Valid: {', '.join(FORMATS)}."
         )
     given = {
-        "--verify": verify,
-        "--format": kind not in CHECK_FORMATS,
+        "--format": kind not in ("table", "json"),
         "--only": only,
         "--baseline": baseline,
         "--profiles": profiles,
@@ -164,119 +141,87 @@ def report(
         "--figures": figures,
         "--export": export,
     }
-    _refuse_what_is_apart([flag for flag, value in given.items() if value])
-    runs_dir, sweeps = named_runs(runs, runs_dir)
-    if sweeps and verify:
-        raise UsageError(f"--verify looks at whole folders: name that of {runs}, {runs_dir}.")
-    where = Locations.of(data_dir, runs_dir)
-    if verify:
-        return verify_tables(where, kind)
-    named = {"--data-dir": data_dir, "--runs-dir": runs_dir}
-    locations = {flag: str(path) for flag, path in named.items() if path is not None}
-    wanted = Wanted(kind, table or [], locations, full, paper)
+    if verify and (extra := [flag for flag, value in given.items() if value]):
+        raise UsageError(f"--verify prints a table or JSON: leave {', '.join(extra)} out.")
+    if baseline and (extra := [flag for flag in ("--export", "--paper") if given[flag]]):
+        raise UsageError(f"{' and '.join(extra)}: for the usual baseline; leave --baseline out.")
+    if table and kind == "json":
+        raise UsageError("JSON has the numbers of all tables: leave --table out.")
     if output is not None and kind == "table":
         raise UsageError("--format table is printed: send it to a file with > FILE.")
-    chosen: dict[str, Any] = {"baseline": baseline, "profiles": profiles}
-    if sweeps:
-        chosen["chosen_by"] = cells_of(sweeps)
-    results = _collect(where, wanted, only or [], **chosen)
-    if LIST in wanted.tables:
-        return print_names(results, wanted)
-    drawn = draw_into(results, figures) if figures is not None else []
-    if figures is not None and not drawn:
-        say(f"No figure is drawn into {figures}: the runs have nothing to compare yet.")
-    return _tables(results, wanted, output, export, drawn)
-
-
-def _refuse_what_is_apart(given: Sequence[str]) -> None:
-    """Refuse options that exclude each other.
-
-    Args:
-        given: the options that a user has given.
-    """
-    extra = [flag for flag in given if flag != "--verify"]
-    if "--verify" in given and extra:
-        raise UsageError(f"--verify prints a table or JSON: leave {', '.join(extra)} out.")
-    for flag, apart, reason in APART:
-        if flag in given and (others := apart & set(given)):
-            raise UsageError(f"{' and '.join(sorted(others))}: {reason}")
-
-
-def _collect(where: Locations, wanted: Wanted, only: Sequence[str], **chosen: Any) -> Results:
-    """Return the results of a folder.
-
-    Raises:
-        NothingToReportError: the folder has nothing to report.
-    """
+    runs_dir, sweeps = named_runs(runs, runs_dir)
+    where = Locations.of(data_dir, runs_dir)
+    if verify and sweeps:
+        raise UsageError(f"--verify looks at whole folders: name that of {runs}, {runs_dir}.")
+    if verify:
+        verify_tables(where, kind)
+        return
     from ncfbench.reporting.results import collect
     from ncfbench.reporting.selection import parse_only
 
+    named = {"--data-dir": data_dir, "--runs-dir": runs_dir}
     results = collect(
         where.runs_dir,
         where.data_dir,
-        locations=wanted.locations,
-        only=parse_only(only),
-        **chosen,
+        only=parse_only(only or []),
+        chosen_by=cells_of(sweeps) if sweeps else None,
+        baseline=baseline,
+        profiles=profiles,
+        locations={flag: str(path) for flag, path in named.items() if path is not None},
     )
+    _check_results(results, only or [])
+    if LIST in (table or []):
+        print_names(results)
+        return
+    drawn = draw_into(results, figures) if figures is not None else []
+    if figures is not None and not drawn:
+        say(f"No figure is drawn into {figures}: the runs have nothing to compare yet.")
+    # Printed first: a folder that cannot be written must not hide the result.
+    written = deliver(results, Wanted(kind, table or [], full, paper), output, drawn)
+    if not table and results.is_read_only:
+        say(
+            f"Warning: {results.runs_dir} is read-only, so the tables are not written beside the"
+            " runs. --export copies both."
+        )
+    elif not table:
+        written += results.write()
+    if export is not None:
+        from ncfbench.reporting.export import export as export_to
+        from ncfbench.reporting.formats import counted
+
+        count = export_to(results, export)
+        whose = "its" if count == 1 else "their"
+        say(f"Exported to {export}: {counted(count, 'run')} and {whose} tables.")
+    text = "Written: " + ", ".join(map(str, [*written, *drawn]))
+    if kind == "table" and (written or drawn):
+        print_views(text)
+    elif kind == "html" or output is not None:
+        say(text)
+
+
+def _check_results(results: Results, only: Sequence[str]) -> None:
+    """Print warnings and notes on results.
+
+    Raises:
+        NothingToReportError: there is nothing to report.
+    """
     warn(results.problems)
     for line in results.left_out:
         say(f"Note: {line}")
     for name, race in results.races.items():
         say(f"Note: {name} is a race of its own: {' '.join(race['deploy']['lines'][:1])}")
-    if results.comparisons or results.races or (results.beside and not results.is_of_sweep):
-        return results
-    if results.is_of_sweep and not results.comparisons:
-        raise NothingToReportError(
-            "No cell of this sweep is finished. ncfbench sweep of the same preset or file goes on."
-        )
-    if only:
-        raise NothingToReportError(
-            f"No finished run in {shown(where.runs_dir)} has all of {', '.join(only)}."
-        )
-    raise NothingToReportError(_nothing_to_report(where.runs_dir, results))
-
-
-def _nothing_to_report(runs_dir: Path, results: Results) -> str:
-    """Return the message on a folder without finished runs, and what to do."""
-    advice = "Begin with: ncfbench sweep smoke"
-    if results.left_out:
+    if results.comparisons or results.races:
+        return
+    folder = results.runs_dir
+    reason, advice = f"No finished run in {shown(folder)}", "Begin with: ncfbench sweep smoke"
+    if results.is_of_sweep:
+        reason = "No cell of this sweep is finished"
+        advice = "ncfbench sweep of the same preset or file goes on."
+    elif only:
+        reason, advice = f"{reason} has all of {', '.join(only)}", ""
+    elif results.left_out:
         advice = "Continue one of those above by its command."
-    elif (runs_dir / "config.json").is_file():
-        command = shlex.join(["ncfbench", "report", str(runs_dir.resolve().parent)])
+    elif (folder / "config.json").is_file():
+        command = shlex.join(["ncfbench", "report", str(folder.resolve().parent)])
         advice = f"It is the folder of one run; to compare the runs beside it: {command}"
-    return f"No finished run in {shown(runs_dir)}. {advice}"
-
-
-def _tables(
-    results: Results,
-    wanted: Wanted,
-    output: Path | None,
-    export: Path | None,
-    drawn: Sequence[Path],
-) -> None:
-    """Print or write the tables, and write and export those of a whole report."""
-    # Printed first: a folder that cannot be written must not hide the result.
-    written = deliver(results, wanted, output, drawn)
-    if wanted.is_whole and results.is_read_only:
-        say(
-            f"Warning: {results.runs_dir} is read-only, so the tables are not written beside the"
-            " runs. --export copies both."
-        )
-    elif wanted.is_whole:
-        written += results.write()
-    written += drawn
-    if export is not None:
-        from ncfbench.reporting.export import export as export_to
-        from ncfbench.reporting.formats import counted
-
-        runs = export_to(results, export)
-        whose = "its" if runs == 1 else "their"
-        say(f"Exported to {export}: {counted(runs, 'run')} and {whose} tables.")
-    if wanted.format == "table" and written:
-        print_views("Written: " + ", ".join(map(str, written)))
-    elif wanted.format == "html" or output is not None:
-        _say_written(written)
-
-
-def _say_written(paths: Sequence[Path]) -> None:
-    say("Written: " + ", ".join(map(str, paths)))
+    raise NothingToReportError(f"{reason}. {advice}".rstrip())

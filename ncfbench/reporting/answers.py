@@ -17,7 +17,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.reporting.arms import Arm, Runs
 from ncfbench.reporting.blends import BlendResult, blend_of
-from ncfbench.reporting.floors import FloorResult, arm_beside
+from ncfbench.reporting.floors import FloorResult, best_of
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, grouped
 from ncfbench.reporting.labels import NO_CHOICES, choices_label, choices_of, other_revisions
@@ -95,9 +95,17 @@ class Answer:
         return "test"
 
     @cached_property
+    def beside_floors(self) -> Arm | None:
+        """The arm that is set beside floors: the recommended one, else that of the largest
+        recall of validation links.
+        """
+        split, best = self.judged_by, self.best
+        return best if best and best.quality(split) else best_of(self.arms, split)
+
+    @cached_property
     def blends(self) -> list[BlendResult]:
         """The kept blend of the arm that stands beside floors; none where there is none."""
-        arm = arm_beside(self.arms, self.best, self.judged_by) if self.floors else None
+        arm = self.beside_floors if self.floors else None
         found = None if arm is None else blend_of(arm, self.floors)
         return [] if found is None else [found]
 

@@ -1,4 +1,4 @@
-"""Files beside the runs of a folder: manifests, floors, and tables of audits and profiles.
+"""Files beside the runs of a folder: manifests, floors, and answers of races.
 
 A report keeps the manifests and the floors of the runs' data sets beside its tables, so that a
 folder of results says what text it is about, and what is reached without training, where the data
@@ -17,9 +17,8 @@ from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError
 from ncfbench.floors import kept as floors
 from ncfbench.reporting.floors import FloorResult, floors_of
-from ncfbench.reporting.selection import Wanted, keeps_row
 from ncfbench.runs.folder import RunRecord
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import tables
 
 FILE = "datasets.json"
 SWEEPS = "sweeps"
@@ -112,24 +111,6 @@ def read_floors(folders: Iterable[Path], fingerprint: str) -> tuple[list[FloorRe
         if rows:
             return floors_of(rows), problems
     return [], problems
-
-
-def find_tables(audits: Path, profiles: Path, wanted: Wanted) -> tuple[dict[str, Rows], list[str]]:
-    """Return the wanted rows of the tables that audits and profiles left in their folders, and
-    messages about what cannot be read.
-    """
-    beside, problems = {}, []
-    for folder, kinds in ((audits, schemas.AUDIT_TABLES), (profiles, schemas.PROFILE_TABLES)):
-        for name, schema in kinds.items():
-            path = folder / f"{name}.parquet"
-            try:
-                rows = tables.read_rows(path, schema) if path.exists() else []
-            except DataError as error:
-                problems.append(str(error))
-                continue
-            if kept := [row for row in rows if keeps_row(row, wanted)]:
-                beside[name] = kept
-    return beside, problems
 
 
 def find_races(runs_dir: Path) -> tuple[dict[str, Manifest], list[str]]:

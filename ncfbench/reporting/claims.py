@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 from ncfbench.catalog import SAMPLERS, find_loss, find_sampler
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Run, by_variant, estimate_of
-from ncfbench.reporting.profiles import ProfiledComparison
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.tied import log_ratios, recall_difference
 from ncfbench.timing import intervals
 from ncfbench.timing.intervals import Estimate
-from ncfbench.timing.speedups import BUSY_SPREAD, ROUNDS_OF_INTERVALS
+from ncfbench.timing.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
 RECALL_TOLERANCE = 0.02
 """Share of the baseline's recall that may be lost. The paper's best sampler has 3 % more of it."""
 SHARING, BOTH = "ns", "strat-ns"
-DISTURBED = "the machine was busy during these runs; a profile beside them tells"
+ENDS = ("lower", "upper")
+DISTURBED = "the machine was busy during these runs; --profiles takes times of quiet ones"
 """Words where no time of the runs can be trusted."""
 PLACE = ("dataset", "data_fingerprint", "encoder", "loss", "settings")
 """Columns of our tables that tell verdicts on a claim apart."""
@@ -86,24 +86,21 @@ class _Arms(NamedTuple):
     Attributes:
         rows: of the speedup table.
         runs: by seed.
-        lengths: how many times shorter an iteration is than the baseline's, by a profile that gives
-            the times; None where the runs' own do.
+        is_profiled: whether a profile gives the times.
     """
 
     rows: Mapping[str, Row]
     runs: Mapping[str, Mapping[int, Run]]
-    settings: str
-    lengths: Mapping[str, Estimate] | None = None
+    is_profiled: bool
 
     @classmethod
     def of(cls, comparison: Comparison) -> _Arms:
         """Return the arms of a comparison."""
-        encoder, rows = comparison.config.encoder, comparison.speedups
-        runs = by_variant(comparison.runs).items()
+        encoder, runs = comparison.config.encoder, by_variant(comparison.runs).items()
         return cls(
-            {row["sampler"]: row for row in rows if not row["variant"]},
+            {row["sampler"]: row for row in comparison.speedups if not row["variant"]},
             {arm.sampler: own for arm, own in runs if not arm.note(encoder)},
-            rows[0]["settings"],
+            bool(comparison.timed_by),
         )
 
     @property
@@ -111,55 +108,33 @@ class _Arms(NamedTuple):
         """The row of some arm."""
         return next(iter(self.rows.values()))
 
+    @property
+    def measure(self) -> str:
+        """The ratio that each seed gives; a profile multiplies it by that of times."""
+        return "iterations_speedup" if self.is_profiled else "total_speedup"
+
     def logs(self, sampler: str) -> dict[int, float]:
-        """Return the logarithms by seed of the ratio that decides who is soonest, but for lengths;
-        none if some seed has none.
-        """
-        measure = "total_speedup" if self.lengths is None else "iterations_speedup"
-        return log_ratios(self.runs[sampler].values(), measure)
+        """Return the logarithms of :attr:`measure` by seed; none if some seed has none."""
+        return log_ratios(self.runs[sampler].values(), self.measure)
 
 
-def judge_claims(
-    comparisons: Iterable[Comparison], profiled: Iterable[ProfiledComparison]
-) -> list[ClaimVerdict]:
+def judge_claims(comparisons: Iterable[Comparison]) -> list[ClaimVerdict]:
     """Return the verdicts on all claims that some result bears on, by data set, encoder, loss and
-    settings.
-
-    Where a profile of enough rounds decides a claim, what runs of a busy machine say is left out.
+    settings; with the times of a profile those on who is soonest.
     """
-    arms = {each.runs[0].name: _Arms.of(each) for each in comparisons}
-    own = [verdict for each in arms.values() if each.rows for verdict in _verdicts(each)]
-    by_profile = []
-    for each in profiled:
-        if each.rounds >= ROUNDS_OF_INTERVALS:
-            found = arms[each.runs[0].name]
-            lengths = {row["sampler"]: row["per_iteration"] for row in each.rows}
-            settings = ", ".join(filter(None, (found.settings, each.computation)))
-            by_profile += _verdicts(found._replace(lengths=lengths, settings=settings))
-    decided = {_question(verdict) for verdict in by_profile}
-    own = [one for one in own if one.evidence != DISTURBED or _question(one) not in decided]
-    return sorted([*own, *by_profile], key=lambda one: [getattr(one, name) for name in PLACE])
-
-
-def _question(verdict: ClaimVerdict) -> tuple[str, ...]:
-    return verdict.claim, verdict.data_fingerprint, verdict.encoder, verdict.loss
-
-
-def _verdicts(arms: _Arms) -> list[ClaimVerdict]:
-    """Return the verdicts that arms give; where a profile gives the times, on who is soonest."""
     found = []
-    for claim, (says, measure) in CLAIMS.items():
-        if arms.lengths is not None and measure is not _soonest:
-            continue
-        figure = measure(arms)
-        if figure is None:
-            continue
-        names, number = ("value", "lower", "upper"), figure.number
-        known: dict[str, Any] = {name: number and getattr(number, name) for name in names}
-        known |= {name: arms.first[name] for name in PLACE} | {"settings": arms.settings}
-        known |= {"verdict": figure.judged, "evidence": figure.words}
-        found.append(ClaimVerdict(claim=claim, says=says, **known))
-    return found
+    for each in comparisons:
+        arms = _Arms.of(each)
+        for claim, (says, measure) in CLAIMS.items() if arms.rows else ():
+            figure = measure(arms) if measure is _soonest or not arms.is_profiled else None
+            if figure is None:
+                continue
+            number, settings = figure.number, (arms.first["settings"], each.timed_by)
+            known = {name: arms.first[name] for name in PLACE}
+            known |= {name: number and getattr(number, name) for name in ("value", *ENDS)}
+            known |= {"settings": ", ".join(filter(None, settings)), "verdict": figure.judged}
+            found.append(ClaimVerdict(claim=claim, says=says, evidence=figure.words, **known))
+    return sorted(found, key=lambda one: [getattr(one, name) for name in PLACE])
 
 
 def _fewer_iterations(arms: _Arms) -> _Figure | None:
@@ -181,33 +156,34 @@ def _soonest(arms: _Arms) -> _Figure | None:
     """Each rival of the paper is met in the seeds that both have; the nearest decides. The words
     name those that can train the loss and were not run.
     """
-    lengths, family = arms.lengths, find_loss(arms.first["loss"]).family
-    logs = arms.logs(BOTH) if BOTH in arms.rows else {}
-    if not logs or (lengths is not None and BOTH not in lengths):
-        return None
+    family, rows = find_loss(arms.first["loss"]).family, arms.rows
+    logs = arms.logs(BOTH) if BOTH in rows else {}
     leads: list[tuple[Estimate, str]] = []
     absent = []
-    for name, info in SAMPLERS.items():
+    for name, info in SAMPLERS.items() if logs else ():
         if name == BOTH or not info.in_paper or family not in info.families:
             continue
-        if name not in arms.rows:
+        if name not in arms.runs:
             absent.append(info.title)
             continue
-        if lengths is not None and name not in lengths:
-            return _Figure(f"an iteration of {info.title} was not profiled")
-        if lengths is None and any(_is_busy(arms.rows[each]) for each in (BOTH, name)):
+        if name not in rows:
+            return _Figure(f"{info.title} was not profiled")
+        if any(_is_busy(rows[each]) for each in (BOTH, name)):
             return _Figure(DISTURBED)
         theirs = arms.logs(name)
-        if not theirs:
-            if _is_slower(arms, name):
-                continue
-            return _Figure(f"{info.title} has no ratio to compare with")
+        if not theirs and _is_slower(arms, name):
+            continue
         common = sorted(logs.keys() & theirs.keys())
         if not common:
-            return _Figure(f"no seed in common with {info.title}")
+            without = f"no seed in common with {info.title}"
+            return _Figure(without if theirs else f"{info.title} has no ratio to compare with")
         lead = intervals.geometric([math.exp(logs[seed] - theirs[seed]) for seed in common])
-        if lengths is not None:
-            lead = intervals.product(lead, intervals.quotient(lengths[BOTH], lengths[name]))
+        if arms.is_profiled:
+            ours, other = (
+                estimate_of(rows[each], "per_iteration_speedup") for each in (BOTH, name)
+            )
+            if ours and other:
+                lead = intervals.product(lead, intervals.quotient(ours, other))
         leads.append((lead, info.title))
     if not leads:
         return None
@@ -217,7 +193,6 @@ def _soonest(arms: _Arms) -> _Figure | None:
     if sooner:
         lead, title = min(sooner, key=lambda each: each[0].value)
     words = f"{lead.value:.2f} times sooner than the next, {title}"
-    words += "" if lengths is None else ", with iterations as long as in a profile"
     return _above(lead, words + (f" (not run: {', '.join(absent)})" if absent else ""))
 
 
@@ -227,15 +202,8 @@ def _is_busy(row: Row) -> bool:
 
 def _is_slower(arms: _Arms, rival: str) -> bool:
     """Return whether a rival that does not reach the loss with every seed is slower for sure."""
-    measure = "total_speedup" if arms.lengths is None else "iterations_speedup"
-    bound = arms.rows[rival].get(f"{measure}_at_most")
-    ratio = estimate_of(arms.rows[BOTH], measure)
-    if bound is None or ratio is None:
-        return False
-    if arms.lengths is not None:
-        ratio = intervals.product(ratio, arms.lengths[BOTH])
-        bound *= arms.lengths[rival].upper or math.inf
-    return ratio.lower is not None and bool(bound < ratio.lower)
+    bound, ratio = arms.rows[rival].get("total_speedup_at_most"), arms.rows[BOTH]
+    return bound is not None and bound < (ratio.get("total_speedup_lower") or 0.0)
 
 
 def _kept_recall(arms: _Arms) -> _Figure | None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ncfbench.errors import NothingToReportError
 from ncfbench.reporting.results import Results
@@ -24,8 +23,7 @@ KEY = ("dataset", "encoder", "loss", "sampler", "variant", "settings", "data_fin
 MISSING = "no row"
 
 
-@dataclass(frozen=True)
-class Mismatch:
+class Mismatch(NamedTuple):
     """A kept value that the runs do not give; ``column`` is ``row`` where one side has none."""
 
     table: str
@@ -35,32 +33,22 @@ class Mismatch:
     recomputed: Any
 
 
-@dataclass(frozen=True)
-class Verification:
-    """Number of values compared, and what differs."""
-
-    values: int
-    mismatches: list[Mismatch]
-
-
-def verify(results: Results) -> Verification:
-    """Compare the kept tables of a folder with its results, and its summaries with the raw records.
+def verify(results: Results) -> tuple[int, list[Mismatch]]:
+    """Compare the kept tables of a folder with its results, and its summaries with the raw records;
+    return the number of values compared, and what differs.
 
     Raises:
         NothingToReportError: there are no tables.
         DataError: one cannot be read.
     """
     pairs: list[tuple[str, str, Row | None, Row | None]] = []
-    for name, schema, rows in (
-        ("speedup", schemas.SPEEDUP, results.speedup),
-        ("recall", schemas.RECALL, results.recall),
-    ):
+    for name, schema in (("speedup", schemas.SPEEDUP), ("recall", schemas.RECALL)):
         path = results.runs_dir / f"{name}.parquet"
         if not path.exists():
             command = shlex.join(["ncfbench", "report", str(results.runs_dir)])
             raise NothingToReportError(f"No {path}. Make the tables with: {command}")
-        kept, fresh = _by_key(tables.read_rows(path, schema)), _by_key(rows)
-        for key in [*dict.fromkeys([*kept, *fresh])]:
+        kept, fresh = _by_key(tables.read_rows(path, schema)), _by_key(getattr(results, name))
+        for key in dict.fromkeys([*kept, *fresh]):
             own = fresh.get(key)
             columns = own and {column: own.get(column) for column in schema.names}
             pairs.append((name, "/".join(filter(None, key[:-2])), kept.get(key), columns))
@@ -70,7 +58,7 @@ def verify(results: Results) -> Verification:
             columns = measured_columns(record.curve, record.timing, key, patience)
             pairs.append(("summary", record.name, record.summary, columns))
     wrong = [mismatch for pair in pairs for mismatch in _mismatches(*pair)]
-    return Verification(sum(len(pair[3] or ()) for pair in pairs), wrong)
+    return sum(len(pair[3] or ()) for pair in pairs), wrong
 
 
 def _by_key(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], Row]:

@@ -28,8 +28,8 @@ def export(results: Results, folder: Path) -> int:
         for path in sorted((results.runs_dir / SWEEPS).glob("*.toml")):
             (folder / SWEEPS).mkdir(exist_ok=True)
             shutil.copyfile(path, folder / SWEEPS / path.name)
-    for name, rows in results.beside.items():
-        schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
-        tables.write_rows(folder / f"{name}.parquet", rows, schema)
+        for name in (*schemas.AUDIT_TABLES, *schemas.PROFILE_TABLES):
+            if (path := results.runs_dir / f"{name}.parquet").exists():
+                shutil.copyfile(path, folder / path.name)
     results.write(folder)
     return len(compared)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -116,18 +116,14 @@ class Standing(NamedTuple):
             :data:`ncfbench.reporting.quality.CLEAR_ERRORS`, ``level`` if they differ by less, else
             ``below``; ``unknown`` without recall, or where an error is not known.
         above_by, error: the difference and its standard error; None where it is not known.
-        has_seeds: whether the error has a part of the seeds, which one seed does not show.
         seconds: at the first evaluation that is above the floor by as many errors, of an arm that
             passes it: those of training and of derived item features. None without times.
-        is_first: whether that is its first evaluation of all.
     """
 
     word: Word
     above_by: float | None = None
     error: float | None = None
-    has_seeds: bool = False
     seconds: float | None = None
-    is_first: bool = False
 
     @property
     def difference(self) -> dict[str, float | None]:
@@ -135,9 +131,12 @@ class Standing(NamedTuple):
         return {"above_by": self.above_by, "above_by_error": self.error}
 
     @property
-    def note(self) -> str:
-        """The difference in brackets, such as `` (+0.018 ± 0.004)``; nothing without an error."""
-        return "" if self.error is None else f" ({self.above_by:+.3f} ± {self.error:.3f})"
+    def text(self) -> str:
+        """The difference in words, such as ``+0.018 ± 0.004``."""
+        if self.above_by is None:
+            return "not compared"
+        error = "its error is not known" if self.error is None else f"{self.error:.3f}"
+        return f"{self.above_by:+.3f}{', ' if self.error is None else ' ± '}{error}"
 
 
 def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
@@ -187,14 +186,9 @@ def compare(own: Quality | None, other: Quality | None) -> Standing:
     known = [error for error in errors if error is not None]
     if len(known) < len(errors):
         return Standing("unknown", above_by)
-    return standing_by(above_by, math.hypot(*known), len(own.recalls))
-
-
-def standing_by(above_by: float, error: float, seeds: int) -> Standing:
-    """Return how something stands that is above another by a difference with an error."""
+    error = math.hypot(*known)
     word: Word = "passes" if above_by > 0 else "below"
-    word = "level" if abs(above_by) <= CLEAR_ERRORS * error else word
-    return Standing(word, above_by, error, has_seeds=seeds > 1)
+    return Standing("level" if abs(above_by) <= CLEAR_ERRORS * error else word, above_by, error)
 
 
 def standing(arm: Arm, floor: FloorResult, split: Split = "test") -> Standing:
@@ -203,9 +197,7 @@ def standing(arm: Arm, floor: FloorResult, split: Split = "test") -> Standing:
     means = arm.means(f"{split}_{RECALL}")
     least = (floor.value(split) or 0.0) + CLEAR_ERRORS * (stands.error or 0.0)
     above = [seconds for seconds, recall in means if recall > least]
-    if stands.word != "passes" or not above:
-        return stands
-    return stands._replace(seconds=above[0], is_first=above[0] == means[0][0])
+    return stands._replace(seconds=above[0]) if stands.word == "passes" and above else stands
 
 
 def best_of(arms: Iterable[Arm], split: Split = "test") -> Arm | None:
@@ -222,13 +214,3 @@ def best_of(arms: Iterable[Arm], split: Split = "test") -> Arm | None:
         default=None,
     )
     return best and best[1]
-
-
-def arm_beside(arms: Sequence[Arm], best: Arm | None, split: Split = "test") -> Arm | None:
-    """Return the arm that is set beside floors: the recommended one, else :func:`best_of` all."""
-    return best if best is not None and best.quality(split) else best_of(arms, split)
-
-
-def is_plural(floor: FloorResult) -> bool:
-    """Return whether a floor's name is a plural: profiles."""
-    return bool(floor.row["floor"] == "profile")

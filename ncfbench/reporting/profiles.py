@@ -1,4 +1,4 @@
-"""Times of a profile, where the runs' own are not to be trusted.
+"""Speedups with the times of a profile, where the runs' own are not to be trusted.
 
 How many iterations a run needs does not depend on what ran beside it; how long they take does. A
 profile measures their length with all samplers in turn, on a quiet machine. So the total speedup of
@@ -9,10 +9,10 @@ times that of the profile's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from ncfbench.reporting.frames import Run, estimate_of
+from ncfbench.reporting.frames import estimate_of, interval_columns
 from ncfbench.reporting.labels import unusual_settings
 from ncfbench.reporting.rows import Comparison
 from ncfbench.runs.arms import COMPUTATION_SETTINGS, TIMELESS_SETTINGS, Variant, shared_settings
@@ -20,40 +20,19 @@ from ncfbench.timing.intervals import Estimate, product
 from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
 Row = Mapping[str, Any]
-PROFILES = ("settings", "data_fingerprint", "environment_key", "encoder", "loss", "batch_size")
-"""Columns of the cost model that tell profiles apart."""
-NAMED = ("dataset", "encoder", "loss", "batch_size", "negatives")
+PROFILES = ("settings", "data_fingerprint", "encoder", "loss", "batch_size", "environment_key")
+"""Columns of the cost model that tell profiles apart, the environment last."""
+NAMED = (
+    "dataset",
+    "encoder",
+    "loss",
+    "batch_size",
+    "negatives",
+    "sampler",
+    "stratum_size",
+    "strata",
+)
 """Settings that stand in columns of their own."""
-
-
-@dataclass(frozen=True)
-class ProfiledComparison:
-    """Runs that compare, with the times of one profile, the baseline first.
-
-    Attributes:
-        runs: their rows of the frame ``arms``.
-        computation: settings of the profile that change how it computes, such as
-            ``convolution=plain``.
-        is_same: True if the runs computed so too.
-        environment_key: of the profile.
-        rows: of the speedup table, for the arms of the profile. They have ``arm``; ``seconds`` of
-            an iteration (full account) and ``per_iteration``, the ratio of the baseline's to these,
-            by the profile; ``iterations`` by the runs; ``total``, the product, or ``at_most``, its
-            bound. Each is None where it is not known; the last three where there is no reference
-            loss, since the baseline's still falls.
-    """
-
-    runs: Sequence[Run]
-    computation: str
-    is_same: bool
-    environment_key: str
-    rounds: int
-    rows: Sequence[Row]
-
-    @property
-    def has_totals(self) -> bool:
-        """True if some sampler has a total speedup over the baseline, or a bound of one."""
-        return any(row["total"] or row["at_most"] is not None for row in self.rows[1:])
 
 
 def by_profile(rows: Iterable[Row]) -> list[dict[str, Row]]:
@@ -64,79 +43,86 @@ def by_profile(rows: Iterable[Row]) -> list[dict[str, Row]]:
     return list(profiles.values())
 
 
-def find_profiled(
-    comparisons: Sequence[Comparison], costmodel: Sequence[Row]
-) -> list[ProfiledComparison]:
-    """Return the comparisons of each profile that share its data and settings.
+def with_profile_times(comparisons: Sequence[Comparison], rows: Iterable[Row]) -> list[Comparison]:
+    """Return comparisons with the times of each profile that shares their data and settings; of one
+    that was repeated in another environment the last one counts.
 
-    Computations that give the same result may differ; runs with the profile's own are preferred to
-    those.
+    Computations that give the same result may differ; runs with the profile's own are preferred.
 
     Args:
-        costmodel: rows of the cost model.
+        rows: of the cost model.
     """
-    profiled = []
-    for profile in by_profile(costmodel):
-        able = [joined for each in comparisons if (joined := _join(each, profile)) is not None]
-        profiled += [each for each in able if each.is_same] or able
-    return profiled
+    newest = {
+        tuple(next(iter(own.values()))[name] for name in PROFILES[:-1]): own
+        for own in by_profile(rows)
+    }
+    timed = []
+    for profile in newest.values():
+        able = [pair for each in comparisons if (pair := _join(each, profile)) is not None]
+        timed += [each for each, is_same in able if is_same] or [each for each, _ in able]
+    return timed
 
 
-def _join(comparison: Comparison, profile: Mapping[str, Row]) -> ProfiledComparison | None:
-    """Return runs with the times of a profile; None where they do not belong together."""
-    runs = comparison.runs
-    some, first = next(iter(profile.values())), runs[0]
-    config, base = first.config, profile.get(first.baseline_sampler)
+def _join(comparison: Comparison, profile: Mapping[str, Row]) -> tuple[Comparison, bool] | None:
+    """Return a comparison with the times of a profile, and whether its runs computed as the profile
+    did; None where they do not belong together.
+    """
+    config, first = comparison.config, comparison.runs[0]
+    base, rows = profile.get(first.baseline_sampler), []
     # The profile's ratios are over its own baseline, whatever the runs are measured against.
     if base is None or base["baseline"] != first.baseline_sampler:
         return None
     unusual, shared = unusual_settings(config), shared_settings(config)
     own = _split(f"{name}={value}" for name, value in unusual.items() if name in shared)
-    theirs = _split((some["unusual_settings"] or "").split(", "))
-    names = ("encoder", "loss", "batch_size")
-    if (
-        first.data_fingerprint != some["data_fingerprint"]
-        or any(getattr(config, name) != some[name] for name in names)
-        or own[0] != theirs[0]
-    ):
+    theirs = _split((base["unusual_settings"] or "").split(", "))
+    alike = all(getattr(config, name) == base[name] for name in ("encoder", "loss", "batch_size"))
+    if not alike or first.data_fingerprint != base["data_fingerprint"] or own[0] != theirs[0]:
         return None
-    by_arm = {(row["sampler"], row["variant"]): row for row in comparison.speedups}
-    arms = {_arm(run.variant, config.encoder): run for run in runs}
-    base_arm = _arm(_variant(base), config.encoder)
-    joined = []
-    for row in profile.values():
-        arm = _arm(_variant(row), config.encoder)
-        if arm not in arms or arm not in by_arm or row["measured_full_speedup"] is None:
-            continue
-        # The runs' ratios are to the baseline of the profile's k.
-        against = arms[arm].baseline
-        if against is not None and _arm(against, config.encoder) == base_arm:
-            joined.append(_with_profile(arms[arm].variant, by_arm[arm], row))
-    if len(joined) < 2:
+    variants = {name: _variant(row).note(config.encoder) for name, row in profile.items()}
+    # The runs' ratios are to the baseline of the profile's k.
+    divided = {
+        run.name
+        for run in comparison.runs
+        if run.baseline and run.baseline.note(config.encoder) == variants[base["sampler"]]
+    }
+    for row in comparison.speedups:
+        profiled = profile.get(row["sampler"], {})
+        is_of_arm = row["variant"] == variants.get(row["sampler"]) and divided & {*row["runs"]}
+        if is_of_arm and profiled["measured_full_speedup"] is not None:
+            rows.append(_timed(row, profiled))
+    if len(rows) < 2 or not any(_has_total(row) for row in rows if row["status"] != "baseline"):
         return None
-    # The baseline has no status of its own where its loss still falls.
-    joined.sort(key=lambda row: _arm(row["arm"], config.encoder) != base_arm)
-    key = some["environment_key"]
-    return ProfiledComparison(runs, theirs[1], theirs[1] == own[1], key, some["rounds"], joined)
+    words = ", ".join(filter(None, (f"profile of {base['rounds']} rounds", theirs[1])))
+    return replace(comparison, speedups=rows, timed_by=words), theirs[1] == own[1]
 
 
-def _with_profile(arm: Variant, row: Row, profiled: Row) -> Row:
-    ratio, rounds = profiled["measured_full_speedup"], profiled["rounds"]
+def _timed(row: Row, profiled: Row) -> dict[str, Any]:
+    """Return a row of the speedup table with the times of the profile's row of its arm."""
     lower, upper = profiled["lower_full_speedup"], profiled["upper_full_speedup"]
-    if rounds < ROUNDS_OF_INTERVALS:
+    if profiled["rounds"] < ROUNDS_OF_INTERVALS:
         lower = upper = None
-    per_iteration = Estimate(ratio, lower, upper, rounds)
-    iterations = estimate_of(row, "iterations_speedup")
-    at_most = row.get("iterations_speedup_at_most")
+    shorter = Estimate(profiled["measured_full_speedup"], lower, upper, profiled["rounds"])
+    fewer, at_most = estimate_of(row, "iterations_speedup"), row.get("iterations_speedup_at_most")
+    has_iterations = fewer is not None or at_most is not None
+    status = ("reached" if fewer else "not reached") if has_iterations else row["status"]
     return {
         **row,
-        "arm": arm,
-        "seconds": profiled["measured_full_iteration_seconds"],
-        "per_iteration": per_iteration,
-        "iterations": iterations,
-        "total": iterations and product(iterations, per_iteration),
-        "at_most": None if at_most is None else at_most * per_iteration.value,
+        "status": "baseline" if row["status"] == "baseline" else status,
+        "same_environment": True,
+        "interleaved": True,
+        "full_iteration_spread": None,
+        "full_iteration_seconds": profiled["measured_full_iteration_seconds"],
+        **dict.fromkeys(("step_iteration_seconds", "step_per_iteration_speedup")),
+        "seconds_to_reference": None,
+        **interval_columns("per_iteration_speedup", shorter),
+        **interval_columns("total_speedup", fewer and product(fewer, shorter)),
+        "total_speedup_at_most": None if at_most is None else at_most * shorter.value,
+        "tied": [column for column in row.get("tied", ()) if column == "iterations_speedup"],
     }
+
+
+def _has_total(row: Row) -> bool:
+    return row["total_speedup"] is not None or row["total_speedup_at_most"] is not None
 
 
 def _variant(row: Row) -> Variant:
@@ -144,17 +130,11 @@ def _variant(row: Row) -> Variant:
     return Variant(row["sampler"], row["stratum_size"], row["negatives"], strata)
 
 
-def _arm(variant: Variant, encoder: str) -> tuple[str, str]:
-    return variant.sampler, variant.note(encoder)
-
-
 def _split(settings: Iterable[str]) -> tuple[dict[str, str], str]:
     """Return the settings that change the objective by name, and those that change only how it is
     computed as text; without those of :data:`NAMED` and those that take no time.
     """
     words = dict(word.split("=", 1) for word in settings if "=" in word)
-    for name in (*NAMED, *TIMELESS_SETTINGS, "sampler", "stratum_size", "strata"):
-        words.pop(name, None)
-    computation = [f"{name}={words[name]}" for name in words if name in COMPUTATION_SETTINGS]
-    objective = {name: words[name] for name in words if name not in COMPUTATION_SETTINGS}
-    return objective, ", ".join(computation)
+    own = {name: value for name, value in words.items() if name not in (*NAMED, *TIMELESS_SETTINGS)}
+    objective = {name: value for name, value in own.items() if name not in COMPUTATION_SETTINGS}
+    return objective, ", ".join(f"{name}={own[name]}" for name in own if name not in objective)

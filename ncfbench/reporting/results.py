@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ncfbench.config import Folder, Locations, RunConfig
 from ncfbench.errors import UsageError, shown
-from ncfbench.reporting import frames, targets
+from ncfbench.reporting import frames
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.beside import (
     Manifest,
@@ -22,7 +22,6 @@ from ncfbench.reporting.beside import (
     find_floors,
     find_manifests,
     find_races,
-    find_tables,
     keep_rows,
     write_manifests,
 )
@@ -30,23 +29,24 @@ from ncfbench.reporting.board import Board, find_board
 from ncfbench.reporting.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
-from ncfbench.reporting.profiles import ProfiledComparison, find_profiled
+from ncfbench.reporting.profiles import with_profile_times
 from ncfbench.reporting.rows import Comparison, compare
-from ncfbench.reporting.selection import check_baseline, left_out, select, wanted_values
+from ncfbench.reporting.selection import check_baseline, left_out, select, unique, wanted_values
 from ncfbench.reporting.table import Table, in_section
-from ncfbench.reporting.views.answers import answer_tables, arms_tables, as_rows, quality_tables
+from ncfbench.reporting.views.answers import (
+    answer_frame,
+    answer_tables,
+    arms_tables,
+    as_rows,
+    quality_tables,
+)
 from ncfbench.reporting.views.board import as_row as board_row
 from ncfbench.reporting.views.board import board_tables
 from ncfbench.reporting.views.deploy import deployed_table
 from ncfbench.reporting.views.paper import beside_tables, claims_table
-from ncfbench.reporting.views.profiled import profiled_tables
-from ncfbench.reporting.views.results import (
-    parts_tables,
-    recall_tables,
-    speedup_tables,
-)
+from ncfbench.reporting.views.results import parts_tables, recall_tables, speedup_tables
 from ncfbench.runs.folder import read_all
-from ncfbench.storage import schemas
+from ncfbench.storage import schemas, tables
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Results:
 
     Attributes:
         comparisons: the runs, those together that compare, with their rows.
+        profiled: the same with the times of profiles, where some were asked for.
         manifests: of the data sets that are known, by fingerprint.
         floors: of the data sets that are here or whose floors are kept, by fingerprint.
         races: answers of the races below the folder that say what to deploy, by name.
-        beside: tables that ``profile`` and ``audit`` left in the folder, by name.
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
@@ -69,10 +69,10 @@ class Results:
 
     runs_dir: Path
     comparisons: Sequence[Comparison]
+    profiled: Sequence[Comparison]
     manifests: Mapping[str, Manifest]
     floors: Mapping[str, Sequence[FloorResult]]
     races: Mapping[str, Manifest]
-    beside: Mapping[str, Rows]
     problems: Sequence[str]
     left_out: Sequence[str]
     locations: Mapping[str, str]
@@ -132,25 +132,17 @@ class Results:
         found = in_section("answer", answers)
         board = board_tables(self.board)
         found = [*board, *found] if self.is_of_sweep else [*found, *board]
-        papers = [*speedup_tables(self.comparisons), *recall_tables(self.comparisons)]
+        papers = speedup_tables(self.comparisons) + speedup_tables(self.profiled)
+        papers += recall_tables(self.comparisons)
         found += in_section("main", papers)
         details = [
             *arms_tables(self.answers),
             *quality_tables(self.answers),
-            *parts_tables(self.comparisons),
-            *profiled_tables(self.profiled),
+            *parts_tables([*self.comparisons, *self.profiled]),
         ]
         claims = [claims_table(self.claims)] if self.claims else []
         paper = in_section("paper", [*claims, *self.beside_paper])
-        return [*found, *in_section("detail", details), *paper]
-
-    @cached_property
-    def profiled(self) -> list[ProfiledComparison]:
-        """Comparisons whose iterations have the length that a profile beside them measured, and
-        that have speedups over the baseline.
-        """
-        found = find_profiled(self.comparisons, self.beside.get("costmodel", []))
-        return [each for each in found if each.has_totals]
+        return unique([*found, *in_section("detail", details), *paper])
 
     @cached_property
     def answers(self) -> list[Answer]:
@@ -175,28 +167,41 @@ class Results:
         return find_board(self.answers)
 
     @property
-    def answered(self) -> dict[str, Any]:
-        """The answers and the board as plain objects, for JSON."""
-        return {
-            "answers": self.answer_rows,
-            "board": board_row(self.board),
+    def document(self) -> dict[str, Any]:
+        """The answers, the board and the rows of tables as plain objects, for JSON."""
+        rows = {name: rows for name, rows in self.frames().items() if name != "answers"}
+        return {"answers": self.answer_rows, "board": board_row(self.board), **rows}
+
+    def frames(self, *, full: bool = False) -> dict[str, Rows]:
+        """Return rows of numbers by name: those of answers, of the paper's tables and of claims.
+
+        Args:
+            full: with those of runs and of probes.
+        """
+        found: dict[str, Rows] = {
+            "answers": answer_frame(self.answers),
+            "speedup": self.speedup,
+            "recall": self.recall,
+            "claims": [one._asdict() for one in self.claims],
         }
+        timed = [
+            row | {"settings": each.timed_by} for each in self.profiled for row in each.speedups
+        ]
+        found |= {"profiled": timed} if timed else {}
+        more = {"runs": self.arms, "probes": self.probes} if full else {}
+        return found | {name: table.to_pylist() for name, table in more.items()}
 
     @cached_property
     def claims(self) -> list[ClaimVerdict]:
         """The paper's claims that do not depend on its hardware, judged by these runs."""
         if any(runs[0].chosen_baseline for runs in self.groups):
             return []
-        return judge_claims(self.comparisons, self.profiled)
+        return judge_claims([*self.comparisons, *self.profiled])
 
     @cached_property
     def beside_paper(self) -> list[Table]:
         """Our speedups and recalls beside those that the paper printed."""
         return beside_tables(self.comparisons, self.manifests)
-
-    def sensitivity(self) -> Rows:
-        """Return speedups at every target."""
-        return [row for runs in self.groups for row in targets.sensitivity_rows(runs)]
 
     @property
     def is_read_only(self) -> bool:
@@ -248,7 +253,7 @@ def collect(
         chosen_by: says of a run's settings whether to compare it, such as those of a sweep.
         baseline: the sampler that speedups are measured against; by default the loss's own, whose
             figures alone stand beside the paper's.
-        profiles: where ``ncfbench profile`` wrote its tables; by default beside the runs.
+        profiles: where ``ncfbench profile`` wrote its tables, for speedups with their times.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
 
     Raises:
@@ -276,20 +281,24 @@ def collect(
     is_chosen = bool(wanted) or chosen_by is not None
     comparisons = compare(labelled)
     races, torn = ({}, []) if is_chosen else find_races(folders.runs_dir)
-    beside, unreadable = find_tables(folders.runs_dir, profiles or folders.runs_dir, wanted)
-    if profiles is not None and not beside.keys() & schemas.PROFILE_TABLES.keys():
-        raise UsageError(
-            f"No profile in {shown(profiles)} that fits. Measure one with: ncfbench profile"
-            f" --runs-dir {shlex.quote(str(profiles))}"
-        )
+    profiled = []
+    if profiles is not None:
+        path = profiles / "costmodel.parquet"
+        rows = tables.read_rows(path, schemas.COSTMODEL) if path.exists() else []
+        profiled = with_profile_times(comparisons, rows)
+        if not profiled:
+            raise UsageError(
+                f"No profile in {shown(profiles)} that fits. Measure one with: ncfbench profile"
+                f" --runs-dir {shlex.quote(str(profiles))}"
+            )
     return Results(
         runs_dir=folders.runs_dir,
         comparisons=comparisons,
+        profiled=profiled,
         manifests=manifests,
         floors=floors,
         races=races,
-        beside=beside,
-        problems=[*problems, *unknown, *damaged, *torn, *unreadable],
+        problems=[*problems, *unknown, *damaged, *torn],
         left_out=left_out(records, runs, locations),
         locations=locations,
         is_filtered=is_chosen or baseline is not None,

@@ -24,11 +24,16 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs that compare, and their rows of the speedup and of the recall table."""
+    """Runs that compare, and their rows of the speedup and of the recall table.
+
+    Attributes:
+        timed_by: the profile whose times the speedups have; empty where they are the runs' own.
+    """
 
     runs: Sequence[Run]
     speedups: Sequence[Row]
     recalls: Sequence[Row]
+    timed_by: str = ""
 
     @property
     def config(self) -> RunConfig:
@@ -60,6 +65,7 @@ def speedup_rows(runs: Sequence[Run]) -> list[Row]:
         pairs = paired(own)
         row = _identity(first, variant) | {
             "baseline": first.baseline_sampler,
+            "baseline_variant": base and base.note(first.config.encoder),
             "same_environment": None,
             "interleaved": bool(pairs) and all(are_interleaved(*pair) for pair in pairs),
             "simulated": any(run.is_simulated for run in [*own, *bases]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ncfbench.config import RunConfig, all_settings, identity_of
 from ncfbench.errors import UsageError, nearest
@@ -15,6 +15,7 @@ from ncfbench.reporting.table import Table
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
 
+T = TypeVar("T")
 LETTERS = {letter: name for name, letter in SHORT.items()} | {"rate": "learning_rate"}
 """Settings by their short names."""
 
@@ -75,11 +76,6 @@ def select(records: Sequence[RunRecord], wanted: Wanted) -> list[RunRecord]:
     ]
 
 
-def keeps_row(row: Mapping[str, Any], wanted: Wanted) -> bool:
-    """Return whether the columns that name settings have wanted values; null counts as such."""
-    return all(row.get(name) in (None, *values) for name, values in wanted.items())
-
-
 def _value(config: RunConfig, name: str) -> Any:
     """Return a run's value of a setting; None where it is not used."""
     setting = config.settings.get(name)
@@ -120,29 +116,25 @@ def free_name(name: str, taken: Container[str]) -> str:
     return name if name not in taken else next(one for one in numbered if one not in taken)
 
 
-def choose(names: Iterable[str], wanted: Sequence[str], kind: str) -> list[str]:
-    """Return the names that are wanted: those given, or all that begin with a given one.
+def choose(parts: Mapping[str, T], wanted: Sequence[str]) -> dict[str, T]:
+    """Return the parts that are wanted: those of a given name, or whose names begin with it.
 
     Args:
         wanted: such as ``speedup-sg``, or ``speedup`` for all whose name begins so; all where there
             is none.
-        kind: ``table`` or ``figure``, for the message.
 
     Raises:
         UsageError: there is none of a name.
     """
-    known = list(names)
-    if not wanted:
-        return known
-    found: dict[str, None] = {}
+    found = set() if wanted else {*parts}
     for name in wanted:
-        own = [name] if name in known else [one for one in known if one.startswith(f"{name}-")]
+        own = {name} & {*parts} or {one for one in parts if one.startswith(f"{name}-")}
         if not own:
             raise UsageError(
-                f"There is no {kind} {name!r}{nearest(name, known)} --{kind} list names them all."
+                f"There is no table {name!r}{nearest(name, parts)} --table list names them all."
             )
-        found |= dict.fromkeys(own)
-    return [name for name in known if name in found]
+        found |= own
+    return {name: part for name, part in parts.items() if name in found}
 
 
 def check_baseline(baseline: str, runs: Sequence[RunRecord]) -> None:

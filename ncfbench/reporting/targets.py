@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from ncfbench.reporting.frames import Run, by_variant, falling, interval_columns, paired
-from ncfbench.reporting.labels import unusual_label
+from ncfbench.reporting.frames import Run, by_variant, falling, paired
 from ncfbench.runs.arms import Variant
 from ncfbench.timing import speedups
 from ncfbench.timing.speedups import Arm
@@ -34,7 +33,6 @@ def sensitivity(runs: Sequence[Run], measure: TargetMeasure) -> list[Target]:
     variants and seeds. A seed is censored at a level that it does not reach, or that it has passed
     at its first evaluation (:class:`ncfbench.timing.speedups.AtTarget`).
 
-    Args:
     """
     pairs: dict[Variant, list[tuple[Arm, Arm]]] = {}
     for variant, own in by_variant(runs).items():
@@ -53,32 +51,4 @@ def sensitivity(runs: Sequence[Run], measure: TargetMeasure) -> list[Target]:
         Target(variant, sign * level, speedups.speedup_at([level] * len(curves), curves))
         for variant, curves in pairs.items()
         for level in levels
-    ]
-
-
-def sensitivity_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return the curves of both measures as plain rows."""
-    config = runs[0].config
-    return [
-        {
-            "dataset": config.dataset,
-            "encoder": config.encoder,
-            "loss": config.loss,
-            "sampler": target.variant.sampler,
-            "variant": target.variant.note(config.encoder),
-            "settings": unusual_label(runs[0]),
-            "measure": measure,
-            "level": target.level,
-            "seeds": target.speedup.seeds,
-            "seeds_reached": target.speedup.reached,
-            "baseline_seeds_reached": target.speedup.baseline_reached,
-            **interval_columns("iterations_speedup", target.speedup.iterations),
-            **interval_columns("total_speedup", target.speedup.total),
-            "iterations_speedup_at_most": target.speedup.iterations_at_most,
-            "iterations_speedup_at_least": target.speedup.iterations_at_least,
-            "total_speedup_at_most": target.speedup.total_at_most,
-            "total_speedup_at_least": target.speedup.total_at_least,
-        }
-        for measure in TARGET_MEASURES
-        for target in sensitivity(runs, measure)
     ]

@@ -15,7 +15,7 @@ from ncfbench.reporting.answers import Answer, worth
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.blends import BlendResult
 from ncfbench.reporting.caveats import caveats
-from ncfbench.reporting.floors import FloorResult, Standing, arm_beside, standing
+from ncfbench.reporting.floors import FloorResult, Standing, standing
 from ncfbench.reporting.formats import three_digits, with_error
 from ncfbench.reporting.frames import grouped, interval_columns
 from ncfbench.reporting.labels import flags
@@ -31,7 +31,7 @@ from ncfbench.reporting.quality import (
 )
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.deploy import deployment
-from ncfbench.reporting.views.sentences import headline, tied_sentence
+from ncfbench.reporting.views.sentences import headline, tied_sentence, worth_sentence
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import SHARE
 
@@ -58,6 +58,11 @@ def columns_of(answer: Answer) -> list[Col]:
         Col("test recall@50", (TEST_RECALL, f"{TEST_RECALL}_error"), with_error),
         Col("epoch", "reported_epoch", ".3g"),
     ]
+
+
+def rows_of(answer: Answer) -> list[AnswerRow]:
+    """Return the arms, floors and blends of an answer."""
+    return [*answer.arms, *answer.floors, *answer.blends]
 
 
 def values_of(answer: Answer, row: AnswerRow) -> dict[str, Any]:
@@ -110,9 +115,8 @@ def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Ta
     if answer.best is not None:
         below = [
             f"{columns[1].heading}: until a {answer.metric} of {answer.split} links that is"
-            f" {SHARE:g} of the best; left: it left the race before.",
-            "with: the best arm with another value of each choice; where it is the best of several,"
-            " all stand in one row.",
+            f" {SHARE:g} of the best; left: it left the race before. Each row is the best arm with"
+            " those settings changed.",
         ]
     by_chance = {f"{answer.split} {answer.metric}": answer.split_chance}
     by_chance |= {"test recall@50": answer.chance}
@@ -146,7 +150,8 @@ def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> li
             words = ["ncfbench", "advise", answer.config.dataset, *chain(*locations.items())]
             notes += ["To let arms race for the best ranking:", shlex.join(words)]
         found = deployment(answer, reasons, locations)
-        lines = found.lines if found else [headline(answer), tied_sentence(answer.ties)]
+        verdict = [worth_sentence(answer), headline(answer), tied_sentence(answer.ties)]
+        lines = found.lines if found else [" ".join(filter(None, verdict))]
         notes = [headline(answer), *notes] if found else notes
         tables.append(worth_table(answer, "\n".join(filter(None, lines)), notes))
     return tables
@@ -235,6 +240,23 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
     ]
 
 
+def answer_frame(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """Return a row for each arm, floor and blend of some answers, for CSV; times in seconds."""
+    rows = [(answer, row) for answer in answers for row in rows_of(answer)]
+    return [
+        {
+            "dataset": answer.config.dataset,
+            "data_fingerprint": answer.data_fingerprint,
+            "metric": answer.metric,
+            "split": answer.split,
+            "level": answer.target,
+            "arm": row.name,
+            **values_of(answer, row),
+        }
+        for answer, row in rows
+    ]
+
+
 def facts(answer: Answer) -> dict[str, Any]:
     """Return what JSON says of an answer about finished runs, and of that of a race."""
     best = answer.best
@@ -269,7 +291,7 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
     sentence about floors is of.
     """
     split, rows = answer.judged_by, []
-    arm = arm_beside(answer.arms, answer.best, split)
+    arm = answer.beside_floors
     own = arm and arm.quality(split)
     for floor in answer.floors:
         beside = standing(arm, floor, split) if arm else Standing("unknown")

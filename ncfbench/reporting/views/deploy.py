@@ -9,21 +9,13 @@ from typing import Any, NamedTuple, get_args
 
 from ncfbench.errors import shown
 from ncfbench.reporting.answers import Answer, Caveat, Code
-from ncfbench.reporting.arms import Arm
-from ncfbench.reporting.floors import FloorResult, Standing, arm_beside, compare
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import ERROR, RECALL, Quality, reported_row, validation_recall
 from ncfbench.reporting.table import Col, Table
-from ncfbench.reporting.views.sentences import tied_sentence
+from ncfbench.reporting.views.sentences import tied_sentence, worth_sentence
 
 CONFIDENCE = ("high", "fair", "low")
-WORTH = {
-    "passes": "Training is worth it",
-    "level": "Training is not clearly worth it",
-    "below": "Training is not worth it",
-}
-"""Verdicts by how what is trained stands to the best floor."""
 
 
 class Part(NamedTuple):
@@ -87,7 +79,7 @@ def deployment(
     Args:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in the command.
     """
-    arm = arm_beside(answer.arms, answer.best, answer.judged_by)
+    arm = answer.beside_floors
     own = None if arm is None else arm.reported
     if arm is None or own is None:
         return None
@@ -122,28 +114,10 @@ def deployment(
         f"DEPLOY {chosen.name}:",
         f"  {command}",
         f"{recall_line}; {others}." if others else f"{recall_line}.",
-        *filter(None, [_worth(answer, arm, *floors), tied_sentence(answer.ties)]),
+        *filter(None, [worth_sentence(answer), tied_sentence(answer.ties)]),
         _confidence(caveats),
     ]
     return Deployment(chosen, parts, command, lines)
-
-
-def _worth(answer: Answer, arm: Arm, floor: FloorResult | None = None) -> str:
-    """Return whether training is worth it: how far both together, or the arm alone where that has
-    more recall of validation links, are above a floor; nothing where that is not known.
-    """
-    split, whole = answer.judged_by, arm.reported
-    known: list[tuple[float, str, Quality | None]] = [
-        (blend.quality("validation").recall, "both together have", blend.quality(split))
-        for blend in answer.blends
-    ]
-    known += [((whole and whole.validation) or 0.0, "the trained arm has", arm.quality(split))]
-    _, who, quality = max(known, key=lambda each: each[0])
-    stands = Standing("unknown") if floor is None else compare(quality, floor.quality(split))
-    if floor is None or stands.above_by is None or stands.word not in WORTH:
-        return ""
-    difference = f"{stands.above_by:+.3f} ± {stands.error:.3f}"
-    return f"{WORTH[stands.word]}: {who} {difference} over {floor.row['floor']}, by {split} links."
 
 
 def deployed_table(found: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from ncfbench.catalog import ENCODERS, LOSSES, SAMPLERS, find_encoder
+from ncfbench.catalog import ENCODERS, SAMPLERS, find_encoder
+from ncfbench.paper.printed import Measure
 from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.labels import data_headings, label, unusual_label
 from ncfbench.reporting.rows import Comparison
@@ -19,40 +20,25 @@ from ncfbench.timing.speedups import BUSY_SPREAD
 Row = Mapping[str, Any]
 Mark = Callable[[Row], str]
 """Returns the signs after a row's ratios of times."""
+Printed = Callable[[Row, Measure], float | None]
+"""Returns the figure that the paper printed beside a row's measure."""
 
 STATUS_WORDS = {
-    "not reached": "not reached",
-    "no recall": "no recall",
-    "no baseline": "no baseline",
     "no baseline of this seed": "no baseline",
-    "no times": "no times",
     "different environment": "other machine",
-    "diverged": "diverged",
-    "not trained": "not trained",
+    **dict.fromkeys(("reached", "baseline", "measured"), "not measured"),
 }
-"""Words that stand where a number is not there."""
-
-
-class TimeMark(NamedTuple):
-    """A sign on the ratios of some rows, and the note that explains it."""
-
-    sign: str
-    applies: Callable[[Row], bool]
-    note: str
-
-
-SEPARATE = TimeMark(
-    "†",
-    lambda row: not row["interleaved"],
-    "times of separate runs, not interleaved with the baseline's; all others are of interleaved"
-    " runs.",
-)
-BUSY = TimeMark(
-    "‡",
-    lambda row: (row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD,
-    f"the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of their median"
-    " or more: the machine was busy with something else, and the ratio is not to be quoted.",
-)
+"""Words of statuses that are not their own, where a number is not there."""
+RIVALS = ("encoder", "loss", "baseline_variant")
+"""Columns that rows share of which one is the best."""
+SEPARATE, BUSY = "†", "‡"
+NOTES = {
+    SEPARATE: "†: times of separate runs, not interleaved with the baseline's; all others are of"
+    " interleaved runs.",
+    BUSY: f"‡: the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of their"
+    " median or more: the machine was busy with something else, and the ratio is not to be quoted.",
+}
+"""Signs on ratios of times, and the notes that explain them."""
 SIMULATED_NOTE = (
     "Devices are SIMULATED by CPUs: losses, iterations and recall are those of real devices; times"
     " and their ratios are not, and say nothing of speed."
@@ -71,58 +57,61 @@ LABELS = (
 """Columns that name a row."""
 
 
+def signs_of(row: Row) -> list[str]:
+    """Return the signs on a row's ratios of times."""
+    if row.get("per_iteration_speedup") is None or row["status"] == "baseline":
+        return []
+    is_busy = (row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD
+    return [SEPARATE] * (not row["interleaved"]) + [BUSY] * is_busy
+
+
 def marks(rows: Sequence[Row]) -> tuple[list[str], Mark]:
     """Return notes on the times of a speedup table, and the function that marks its rows."""
+    notes = [SIMULATED_NOTE] if any(row.get("simulated") for row in rows) else []
     divided = [
         row
         for row in rows
         if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"
     ]
-    notes = [SIMULATED_NOTE] if any(row.get("simulated") for row in rows) else []
-    present = [each for each in (SEPARATE, BUSY) if any(map(each.applies, divided))]
+    present = {sign for row in divided for sign in signs_of(row)}
     if divided and SEPARATE not in present:
         notes.append("Times are of interleaved runs.")
-    elif divided and all(map(SEPARATE.applies, divided)):
+    elif divided and all(SEPARATE in signs_of(row) for row in divided):
         notes.append("Times are of separate runs, not interleaved.")
         present.remove(SEPARATE)  # it would stand in every row
 
     def mark(row: Row) -> str:
-        signs = [each.sign for each in present if each.applies(row)]
-        return f" {''.join(signs)}" if signs and row["status"] != "baseline" else ""
+        signs = "".join(sign for sign in signs_of(row) if sign in present)
+        return f" {signs}" if signs else ""
 
-    return [*notes, *(f"{each.sign}: {each.note}" for each in present)], mark
-
-
-def no_mark(row: Row) -> str:
-    """Mark nothing: for ratios that no time decides."""
-    return ""
+    return [*notes, *(note for sign, note in NOTES.items() if sign in present)], mark
 
 
 def arms_table(
-    title: str, cols: Sequence[Col], rows: Iterable[Row], notes: Iterable[str], **more: str
+    title: str, cols: Sequence[Col], rows: Iterable[Any], notes: Iterable[str], **more: str
 ) -> Table:
-    """Return a table with a row for each arm, by encoder, in the paper's order.
+    """Return a table with a row for each arm, by encoder.
 
     Args:
         more: ``name`` and ``lead`` of :meth:`ncfbench.reporting.table.Table.of`.
     """
-    ordered, labels = sorted(rows, key=order), len(LABELS)
-    return Table.of(title, [*LABELS, *cols], ordered, notes, labels=labels, grouped=1, **more)
+    labels = len(LABELS)
+    return Table.of(title, [*LABELS, *cols], rows, notes, labels=labels, grouped=1, **more)
 
 
-def by_table(comparisons: Sequence[Comparison]) -> dict[tuple[str, str, str], list[Comparison]]:
-    """Return the comparisons that share a table, by data set, loss and unusual settings."""
-    names = data_names(comparisons)
-    return grouped(
-        comparisons,
-        lambda each: (names[each.data], each.config.loss, unusual_label(each.runs[0])),
-    )
+def by_table(
+    comparisons: Sequence[Comparison], *, of_all_losses: bool = False
+) -> dict[tuple[str, ...], list[Comparison]]:
+    """Return the comparisons that share a table, by data set, loss unless a table has all, and
+    unusual settings with the profile that gives times.
+    """
+    names = data_headings(each.data for each in comparisons)
 
+    def key(each: Comparison) -> tuple[str, ...]:
+        settings = ", ".join(filter(None, (unusual_label(each.runs[0]), each.timed_by)))
+        return (names[each.data], *([] if of_all_losses else [each.config.loss]), settings)
 
-def by_settings(comparisons: Sequence[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
-    """Return the comparisons that share a table of all losses, by data set and unusual settings."""
-    names = data_names(comparisons)
-    return grouped(comparisons, lambda each: (names[each.data], unusual_label(each.runs[0])))
+    return grouped(comparisons, key)
 
 
 def subject_of(name: str, comparisons: Sequence[Comparison]) -> str:
@@ -140,20 +129,10 @@ def data_notes(name: str, comparisons: Sequence[Comparison]) -> list[str]:
     return [sentence(f"{name}: {text}") for text in labels if text]
 
 
-def losses(comparisons: Iterable[Comparison]) -> list[str]:
-    """Return the losses of a table in the catalog's order, plug-ins last."""
-    present = {each.config.loss for each in comparisons}
-    return [*(name for name in LOSSES if name in present), *sorted(present - LOSSES.keys())]
-
-
-def data_names(comparisons: Iterable[Comparison]) -> dict[tuple[str, str], str]:
-    """Return a heading for each data set."""
-    return data_headings(each.data for each in comparisons)
-
-
 def without_value(row: Row) -> Cell:
     """Return the word that says why there is no value."""
-    return Cell(STATUS_WORDS.get(row["status"], "not measured"), "muted")
+    status = str(row["status"])
+    return Cell(STATUS_WORDS.get(status, status), "muted")
 
 
 def order(row: Row) -> tuple[Any, ...]:
@@ -170,37 +149,12 @@ def order(row: Row) -> tuple[Any, ...]:
     )
 
 
-def best_of(rows: Sequence[Row], measure: str) -> list[Row]:
-    """Return the rows with the largest value of their encoder and loss, and those that cannot be
-    told from it.
+def best_of(rows: Sequence[Row], measure: str) -> set[int]:
+    """Return the identities of the rows with the largest value of their encoder, loss and baseline,
+    and of those that cannot be told from it.
     """
-    rivals = grouped(rows, lambda row: (row["encoder"], row["loss"]))
-    return [row for own in rivals.values() for row in own if _is_best(row, own, measure)]
-
-
-def _is_best(row: Row, rivals: Sequence[Row], measure: str) -> bool:
-    """Return whether a row has the largest value of some rows, or cannot be told from it.
-
-    Ratios over different baselines, such as those of another k, do not compete.
-    """
-    against = _baseline_of(row, rivals)
-    known = [
-        other[measure]
-        for other in rivals
-        if other.get(measure) is not None and _baseline_of(other, rivals) == against
-    ]
-    is_largest = bool(known) and row.get(measure) == max(known)
-    return is_largest or measure in row.get("tied", ())
-
-
-def _baseline_of(row: Row, rows: Sequence[Row]) -> str | None:
-    """Return the variant of the baseline that a row is divided by; None for recalls."""
-    runs = set(row.get("baseline_runs") or ())
-    return next(
-        (
-            other["variant"]
-            for other in rows
-            if other["status"] == "baseline" and runs & set(other["runs"])
-        ),
-        None,
-    )
+    known = [row for row in rows if row.get(measure) is not None]
+    rivals = grouped(known, lambda row: tuple(row.get(name) for name in RIVALS))
+    largest = {key: max(row[measure] for row in own) for key, own in rivals.items()}
+    best = [row for key, own in rivals.items() for row in own if row[measure] == largest[key]]
+    return {id(row) for row in [*best, *(row for row in known if measure in row.get("tied", ()))]}

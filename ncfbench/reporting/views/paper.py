@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
-from ncfbench.catalog import find_loss
 from ncfbench.paper import printed
 from ncfbench.paper.printed import RECALL, SPEEDUP_LOSS, Measure, PrintedCell
 from ncfbench.reporting.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED, ClaimVerdict
 from ncfbench.reporting.frames import by_variant
 from ncfbench.reporting.rows import Comparison
-from ncfbench.reporting.table import Cell, Col, Style, Table, slug
+from ncfbench.reporting.table import Col, Style, Table
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
-from ncfbench.reporting.views.layout import (
-    Mark,
-    Row,
-    arms_table,
-    best_of,
-    by_settings,
-    by_table,
-    marks,
-    no_mark,
-    subject_of,
-    without_value,
-)
-from ncfbench.reporting.views.results import SPEEDUPS, by_loss
+from ncfbench.reporting.views.layout import Row
+from ncfbench.reporting.views.results import recall_tables, speedup_tables
 
 BRACKETS_NOTE = (
     "In brackets the printed value. Text, data, settings and hardware may not be the paper's."
@@ -54,71 +42,40 @@ def beside_tables(
         each.data: str(manifests.get(each.data[1], {}).get("source", each.data[0]))
         for each in comparisons
     }
-    covered = {(cell.dataset, cell.encoder, cell.loss) for cell in printed.values()}
+    figures = printed.values()
+    covered = {(cell.dataset, cell.encoder, cell.loss) for cell in figures}
     chosen = [
-        each
+        _main(each)
         for each in comparisons
         if (sources[each.data], each.config.encoder, each.config.loss) in covered
         and not each.runs[0].chosen_baseline
     ]
-    tables = []
-    for (data, loss, settings), own in by_table(chosen).items():
-        if loss != SPEEDUP_LOSS:
-            continue
-        rows = [row for each in own for row in _main_rows(each, each.speedups)]
-        times, mark = marks(rows)
-        cols = []
-        for heading, measure, is_timed in SPEEDUPS:
-            render = partial(_beside, sources, measure, mark if is_timed else no_mark)
-            cols.append(Col(heading, partial(render, best_of(rows, measure))))
-        what = f"Speedup beside the paper's, {find_loss(loss).title} loss"
-        title, name = (
-            f"{what}: {subject_of(data, own)}",
-            slug("paper-speedup", data, loss, settings),
-        )
-        notes = [f"{BRACKETS_NOTE} {HARDWARE_NOTE}", *times]
-        tables.append(arms_table(title, cols, rows, notes, name=name))
-    for (data, settings), own in by_settings(chosen).items():
-        rows = [row for each in own for row in _main_rows(each, each.recalls)]
-        render = partial(_beside, sources, RECALL, no_mark)
-        title = f"Recall@50 beside the paper's: {subject_of(data, own)}"
-        name = slug("paper-recall", data, settings)
-        tables.append(by_loss(title, own, rows, render, [BRACKETS_NOTE], name=name))
-    return tables
+
+    def theirs(row: Row, measure: Measure) -> float | None:
+        source = sources[row["dataset"], row["data_fingerprint"]]
+        names = row["encoder"], row["sampler"], row["loss"]
+        return figures.get(PrintedCell(source, *names, measure))
+
+    timed = [each for each in chosen if each.config.loss == SPEEDUP_LOSS]
+    tables = speedup_tables(timed, theirs, f"{BRACKETS_NOTE} {HARDWARE_NOTE}")
+    return tables + recall_tables(chosen, theirs, BRACKETS_NOTE)
 
 
-def _main_rows(comparison: Comparison, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of arms with the paper's settings; ties are taken among these alone."""
+def _main(comparison: Comparison) -> Comparison:
+    """Return a comparison with the rows of arms that have the paper's settings alone; ties are
+    taken among these.
+    """
     encoder = comparison.config.encoder
     arms = by_variant(comparison.runs)
     main = {arm: runs for arm, runs in arms.items() if not arm.note(encoder)}
     tied = {arm.sampler: columns for arm, columns in tied_speedups(main).items()}
     for arm in tied_recalls(main):
         tied.setdefault(arm.sampler, []).append(RECALL)
-    return [{**row, "tied": tied.get(row["sampler"], [])} for row in rows if not row["variant"]]
-
-
-def _beside(
-    sources: Mapping[tuple[str, str], str],
-    measure: Measure,
-    mark: Mark,
-    best: Sequence[Row],
-    row: Row,
-) -> Cell:
-    is_best = any(row is each for each in best)
-    source = sources[row["dataset"], row["data_fingerprint"]]
-    cell = PrintedCell(source, row["encoder"], row["sampler"], row["loss"], measure)
-    theirs = printed.values().get(cell)
-    value, bound = row.get(measure), row.get(f"{measure}_at_most")
-    digits = 4 if measure == RECALL else 2
-    if value is not None:
-        ours = Cell(f"{value:.{digits}f}", "best" if is_best else "plain")
-    elif bound is not None and theirs is not None:
-        ours = Cell(f"< {bound:.{digits}f}", "best" if is_best else "plain")
-    else:
-        ours, mark = without_value(row), no_mark
-    text = ours.text + ("" if theirs is None else f" ({theirs:.{digits}f})")
-    return Cell(text + mark(row), ours.style)
+    speedups, recalls = (
+        [{**row, "tied": tied.get(row["sampler"], [])} for row in rows if not row["variant"]]
+        for rows in (comparison.speedups, comparison.recalls)
+    )
+    return replace(comparison, speedups=speedups, recalls=recalls)
 
 
 def claims_table(verdicts: Sequence[ClaimVerdict]) -> Table:

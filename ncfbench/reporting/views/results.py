@@ -1,12 +1,11 @@
-"""Tables of the compared runs: speedups, what they are made of and recall."""
+"""Tables of the compared runs: speedups, what they are made of, and recall."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from ncfbench.catalog import find_encoder, find_loss, find_sampler, serves
+from ncfbench.catalog import LOSSES, find_encoder, find_loss, find_sampler, serves
 from ncfbench.paper.printed import RECALL, Measure
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.frames import grouped
@@ -15,20 +14,18 @@ from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Table, sentence, slug
 from ncfbench.reporting.views.layout import (
     BUSY,
-    LABELS,
     SIMULATED_NOTE,
     Mark,
+    Printed,
     Row,
     arms_table,
     best_of,
-    by_settings,
     by_table,
     data_notes,
-    losses,
     marks,
-    no_mark,
     order,
     sampler_of,
+    signs_of,
     subject_of,
     without_value,
 )
@@ -43,9 +40,6 @@ CENSORED_NOTE = (
     "<: some seed never came down to the reference loss, so the ratio is at most this; (seeds that"
     " did)."
 )
-RECALL_NOTE = f"{ERROR}, whose number is in brackets."
-KINDS_NOTE = "Links to new and to known items count alike; the answers tell them apart."
-WITHOUT_ERROR = "Without ±: some run has no error."
 TIES_NOTE = (
     "Bold: the best, and what cannot be told from it by paired differences over seeds; with one"
     f" seed, what is nearer than a factor of {ONE_SEED_FACTOR:.1f}."
@@ -54,126 +48,132 @@ RECALL_TIES_NOTE = (
     "Bold: the best, and what cannot be told from it by paired differences over seeds; with one"
     " seed, over users and items, if the runs kept their evaluations."
 )
-SPEEDUPS: tuple[tuple[str, Measure, bool], ...] = (
-    ("per it.", "per_iteration_speedup", True),
-    ("# of it.", "iterations_speedup", False),
-    ("total", "total_speedup", True),
+SPEEDUPS: tuple[tuple[str, Measure], ...] = (
+    ("per it.", "per_iteration_speedup"),
+    ("# of it.", "iterations_speedup"),
+    ("total", "total_speedup"),
 )
-"""The paper's three columns: heading, measure, and whether times decide it."""
+"""The paper's three columns: heading and measure."""
 INVALID = Cell("invalid", "muted")
-INVALID_NOTE = "invalid: the sampler cannot train with this loss."
 NO_BASELINE = ("no baseline", "no baseline of this seed")
 """Statuses of rows without any ratio: a table of nothing else is left out."""
 
 
-def speedup_tables(comparisons: Sequence[Comparison]) -> list[Table]:
+def speedup_tables(
+    comparisons: Sequence[Comparison], printed: Printed | None = None, note: str = ""
+) -> list[Table]:
     """Return a speedup table for each data set, loss and choice of settings that have a baseline,
     above it who is soonest.
+
+    Args:
+        printed: gives the paper's figures, which then stand in brackets in place of intervals.
+        note: on these.
     """
     tables = []
     for (data, loss, settings), own in by_table(comparisons).items():
-        rows = [row for each in own for row in each.speedups]
+        rows = sorted((row for each in own for row in each.speedups), key=order)
         if all(row["status"] in NO_BASELINE for row in rows):
             continue
         times, mark = marks(rows)
-        cols = []
-        for heading, measure, is_timed in SPEEDUPS:
-            render = partial(_speedup, measure, mark if is_timed else no_mark)
-            cols.append(Col(heading, partial(render, best_of(rows, measure))))
-        cols.append(Col("n", lambda row: row.get("seeds") or 0))
-        notes = [*data_notes(data, own), _reference_note(own), *_untrained_notes(own)]
-        notes += [INTERVAL_NOTE, TIES_NOTE]
-        notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in rows)
-        notes += times
-        if any(row.get("same_environment") is False for row in rows):
-            notes.append("Some times are of different machines.")
-        over = find_sampler(own[0].runs[0].baseline_sampler).title
-        title = f"Speedup over {over}, {find_loss(loss).title} loss: {subject_of(data, own)}"
-        lead = " ".join(filter(None, map(_soonest, own)))
-        name = slug("speedup", data, loss, settings)
+        cols = [
+            Col(heading, partial(_speedup, measure, mark, best_of(rows, measure), printed))
+            for heading, measure in SPEEDUPS
+        ]
+        if printed is None:
+            cols.append(Col("n", lambda row: row.get("seeds") or 0))
+            notes = [*data_notes(data, own), *_reference_notes(own), INTERVAL_NOTE, TIES_NOTE]
+            notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in rows)
+            notes += times
+            if any(row.get("same_environment") is False for row in rows):
+                notes.append("Some times are of different machines.")
+            over = find_sampler(own[0].runs[0].baseline_sampler).title
+            with_times = f" with times of a {own[0].timed_by}" if own[0].timed_by else ""
+            what, name = f"Speedup over {over}{with_times}", "speedup"
+            lead = " ".join(filter(None, map(_soonest, own)))
+        else:
+            what, name, lead, notes = "Speedup beside the paper's", "paper-speedup", "", [note]
+            notes += times
+        title = f"{what}, {find_loss(loss).title} loss: {subject_of(data, own)}"
+        name = slug(name, data, loss, settings)
         tables.append(arms_table(title, cols, rows, notes, name=name, lead=lead))
     return tables
 
 
 def parts_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     """Return what the ratios of each speedup table are made of."""
-    cols = [Col(heading, render) for heading, render in PARTS.items()]
-    return [
-        arms_table(
-            f"What the ratios are made of, {find_loss(loss).title} loss: {subject_of(data, own)}"
-            " (full account; step beside it)",
-            cols,
-            [row for each in own for row in each.speedups],
-            _by_row_notes(own),
-            name=slug("parts", data, loss, settings),
-        )
-        for (data, loss, settings), own in by_table(comparisons).items()
-    ]
-
-
-def recall_tables(comparisons: Sequence[Comparison]) -> list[Table]:
-    """Return a recall table of all losses for each data set and choice of other settings."""
     tables = []
-    for (data, settings), own in by_settings(comparisons).items():
-        rows = [row for each in own for row in each.recalls]
-        known = [row for row in rows if row.get("reported_epoch") is not None]
-        epochs = {f"{row['reported_epoch']:.3g}" for row in known}
-        notes = [*data_notes(data, own), RECALL_NOTE]
-        is_simulated = any(run.is_simulated for each in own for run in each.runs)
-        notes += [SIMULATED_NOTE] * is_simulated
-        if any((row.get(f"{RECALL}_chance") or 0) >= 1 for row in rows):
-            notes.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
-        if any(row.get(RECALL) is not None and row.get(f"{RECALL}_error") is None for row in rows):
-            notes.append(WITHOUT_ERROR)
-        notes.append(RECALL_TIES_NOTE)
-        reasons = sorted({str(row["reason"]) for row in rows if row.get("reason")})
-        notes += [sentence(f"No recall: {reason}") for reason in reasons]
-        notes += [_epochs_note(epochs)]
-        is_known = any(row.get(f"{RECALL}_known_items") is not None for row in rows)
-        kind = "test links" if is_known else "cold test items"
-        has_new = any(row.get(f"{RECALL}_new_items") is not None for row in rows)
-        notes += [KINDS_NOTE] if is_known and has_new else []
-        title = f"Recall@50 on {kind}: {subject_of(data, own)}"
-        render = partial(_recall, len(epochs) > 1)
-        name = slug("recall", data, settings)
-        tables.append(by_loss(title, own, rows, render, notes, name=name))
+    for (data, loss, settings), own in by_table(comparisons).items():
+        by_row = {
+            f"{find_encoder(run.config.encoder).title}: updated by row (docs/optimizers.md):"
+            f" {', '.join(names)}.": None
+            for each in own
+            for run in each.runs
+            if (names := run.environment.get("updated_by_row"))
+        }
+        what = f"What the ratios are made of, {find_loss(loss).title} loss"
+        title = f"{what}: {subject_of(data, own)} (full account; step beside it)"
+        rows = sorted((row for each in own for row in each.speedups), key=order)
+        name = slug("parts", data, loss, settings)
+        tables.append(arms_table(title, PARTS, rows, by_row, name=name))
     return tables
 
 
-def by_loss(
-    title: str,
-    comparisons: Sequence[Comparison],
-    rows: Sequence[Row],
-    render: Callable[[Sequence[Row], Row], Cell],
-    notes: Sequence[str],
-    *,
-    name: str,
-) -> Table:
-    """Return a table of recalls, with a column for each loss.
+def recall_tables(
+    comparisons: Sequence[Comparison], printed: Printed | None = None, note: str = ""
+) -> list[Table]:
+    """Return a recall table of all losses for each data set and choice of other settings.
 
     Args:
-        rows: of all losses.
-        render: makes a cell of the best rows and its own row.
+        printed, note: as for :func:`speedup_tables`.
     """
-    arms = grouped(
-        sorted(rows, key=order), lambda row: (row["encoder"], row["sampler"], row["variant"])
-    )
-    best = best_of(rows, RECALL)
-    cols = [Col(col.heading, partial(_label, col)) for col in LABELS]
-    for loss in losses(comparisons):
-        cols.append(Col(find_loss(loss).title, partial(_of_loss, loss, partial(render, best))))
-    table = Table.of(title, cols, [*arms.values()], notes, labels=len(LABELS), grouped=1, name=name)
-    is_invalid = any(INVALID in row for row in table.rows)
-    return replace(table, notes=(*[INVALID_NOTE] * is_invalid, *table.notes))
+    tables = []
+    for (data, settings), own in by_table(comparisons, of_all_losses=True).items():
+        rows = sorted((row for each in own for row in each.recalls), key=order)
+        epochs = {f"{at:.3g}" for row in rows if (at := row.get("reported_epoch")) is not None}
+        is_known = any(row.get(f"{RECALL}_known_items") is not None for row in rows)
+        kind = "test links" if is_known else "cold test items"
+        notes, what, name = _recall_notes(data, own, rows, epochs), f"Recall@50 on {kind}", "recall"
+        if printed is not None:
+            notes, what, name = [note], "Recall@50 beside the paper's", "paper-recall"
+        present = {each.config.loss for each in own}
+        losses = [*(one for one in LOSSES if one in present), *sorted(present - LOSSES.keys())]
+        render = partial(_recall, len(epochs) > 1, best_of(rows, RECALL), printed)
+        cols = [Col(find_loss(loss).title, partial(_of_loss, loss, render)) for loss in losses]
+        of_arms = grouped(rows, lambda row: (row["encoder"], row["sampler"], row["variant"]))
+        arms = [of[0] | {"losses": {row["loss"]: row for row in of}} for of in of_arms.values()]
+        if any(col.cell(arm) == INVALID for col in cols for arm in arms):
+            notes = ["invalid: the sampler cannot train with this loss.", *notes]
+        title, name = f"{what}: {subject_of(data, own)}", slug(name, data, settings)
+        tables.append(arms_table(title, cols, arms, notes, name=name))
+    return tables
+
+
+def _recall_notes(
+    data: str, own: Sequence[Comparison], rows: Sequence[Row], epochs: Collection[str]
+) -> list[str]:
+    """Return the notes of a recall table."""
+    notes = [*data_notes(data, own), f"{ERROR}, whose number is in brackets."]
+    notes += [SIMULATED_NOTE] * any(run.is_simulated for each in own for run in each.runs)
+    if any((row.get(f"{RECALL}_chance") or 0) >= 1 for row in rows):
+        notes.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
+    if any(row.get(RECALL) is not None and row.get(f"{RECALL}_error") is None for row in rows):
+        notes.append("Without ±: some run has no error.")
+    notes.append(RECALL_TIES_NOTE)
+    reasons = sorted({str(row["reason"]) for row in rows if row.get("reason")})
+    notes += [sentence(f"No recall: {reason}") for reason in reasons]
+    at = f"At epoch {', '.join(epochs)}." if epochs else "No epoch was evaluated."
+    notes.append(at if len(epochs) < 2 else "@: the reported epoch, mean over seeds.")
+    if any(row.get(f"{RECALL}_new_items") is not None for row in rows):
+        notes.append("Links to new and to known items count alike; the answers tell them apart.")
+    return notes
 
 
 def _soonest(comparison: Comparison) -> str:
     """Return which arm comes down to its baseline's smallest loss soonest; nothing where none has a
     ratio of times that its machine does not disturb.
     """
-    mark = marks(comparison.speedups)[1]
     rows = [row for row in comparison.speedups if row.get("total_speedup") is not None]
-    rows = [row for row in rows if BUSY.sign not in mark(row)]
+    rows = [row for row in rows if BUSY not in signs_of(row)]
     if len(rows) < 2:
         return ""
     best = max(rows, key=lambda row: float(row["total_speedup"]))
@@ -183,95 +183,84 @@ def _soonest(comparison: Comparison) -> str:
         return f"{where}: none is sooner than {label}."
     ends = [best[f"total_speedup_{end}"] for end in ("lower", "upper")]
     interval = "" if None in ends else f"95 %: {ends[0]:.3g} to {ends[1]:.3g}, "
-    ties = [sampler_of(row) for row in rows if row is not best and "total_speedup" in row["tied"]]
+    tied = [
+        sampler_of(row)
+        for row in rows
+        if "total_speedup" in row["tied"] and row["baseline_variant"] == best["baseline_variant"]
+    ]
+    others = ", ".join(name for name in tied if name != label)
     return (
         f"{where}: {label} comes down to the smallest loss of {baseline}"
         f" {three_digits(best['total_speedup'])} times sooner"
-        f" ({interval}{counted(best['seeds'], 'seed')})"
-        f"{'; tied with it: ' if ties else ''}{', '.join(ties)}."
+        f" ({interval}{counted(best['seeds'], 'seed')}){'; tied with it: ' if others else ''}"
+        f"{others}."
     )
 
 
-def _reference_note(comparisons: Sequence[Comparison]) -> str:
-    parts = []
+def _reference_notes(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return the reference losses, and why some baseline gives none."""
+    parts, reasons = [], dict[str, None]()
     for each in comparisons:
+        title, k = (
+            find_encoder(each.config.encoder).title,
+            find_encoder(each.config.encoder).negatives,
+        )
         own = [row for row in each.speedups if row["status"] == "baseline"]
-        info = find_encoder(each.config.encoder)
         for row in own:
-            which = f" {row['variant'] or f'k={info.negatives}'}" if len(own) > 1 else ""
-            parts.append(f"{info.title}{which}: {row['reference_loss']:.4f}")
+            which = f" {row['variant'] or f'k={k}'}" if len(own) > 1 else ""
+            parts.append(f"{title}{which}: {row['reference_loss']:.4f}")
+        for row in each.speedups:
+            if row["status"] in ("not trained", "no baseline") and row.get("reason"):
+                reasons[f"No ratio, {title}: {row['reason']}"] = None
     known = "; ".join(parts) or "none: no baseline has trained"
-    return f"Reference loss (smallest probe of the baseline, mean over seeds): {known}."
+    note = f"Reference loss (smallest probe of the baseline, mean over seeds): {known}."
+    return [note, *reasons]
 
 
-def _untrained_notes(comparisons: Sequence[Comparison]) -> list[str]:
-    reasons = [
-        f"No ratio, {find_encoder(row['encoder']).title}: {row['reason']}"
-        for each in comparisons
-        for row in each.speedups
-        if row["status"] in ("not trained", "no baseline") and row.get("reason")
-    ]
-    return list(dict.fromkeys(reasons))
-
-
-def _epochs_note(epochs: set[str]) -> str:
-    if len(epochs) < 2:
-        return f"At epoch {epochs.pop()}." if epochs else "No epoch was evaluated."
-    return "@: the reported epoch, mean over seeds."
-
-
-def _by_row_notes(comparisons: Sequence[Comparison]) -> list[str]:
-    notes = [
-        f"{find_encoder(run.config.encoder).title}: updated by row (docs/optimizers.md):"
-        f" {', '.join(tables)}."
-        for each in comparisons
-        for run in each.runs
-        if (tables := run.environment.get("updated_by_row"))
-    ]
-    return list(dict.fromkeys(notes))
-
-
-def _speedup(measure: str, mark: Mark, best: Sequence[Row], row: Row) -> Cell:
-    """Return the cell of a ratio.
-
-    Args:
-        mark: of ratios of times; :func:`no_mark` of iterations, which no machine decides.
-    """
+def _speedup(
+    measure: Measure, mark: Mark, best: Collection[int], printed: Printed | None, row: Row
+) -> Cell:
+    """Return the cell of a ratio; no machine decides that of iterations, which has no marks."""
     value, at_most = row.get(measure), row.get(f"{measure}_at_most")
+    signs = "" if measure == "iterations_speedup" else mark(row)
+    theirs = "" if printed is None else _in_brackets(printed(row, measure), 2)
+    if value is None and at_most is None:
+        own = without_value(row)
+        return Cell(own.text + theirs, own.style)
     if value is None:
-        if at_most is None:
-            return without_value(row)
-        reached = f"({row['seeds_reached']}/{row['seeds']})"
-        return Cell(f"< {at_most:.2f} {reached}{mark(row)}", "muted")
+        reached = theirs if printed else f" ({row['seeds_reached']}/{row['seeds']})"
+        return Cell(f"< {at_most:.2f}{reached}{signs}", "muted")
     text, lower, upper = f"{value:.2f}", row.get(f"{measure}_lower"), row.get(f"{measure}_upper")
-    if lower is not None and upper is not None and row["status"] != "baseline":
+    if lower is not None and not printed and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
-    signs = mark(row)
-    is_best = any(row is each for each in best) and BUSY.sign not in signs
-    return Cell(text + signs, "best" if is_best else "plain")
+    is_best = id(row) in best and BUSY not in signs
+    return Cell(f"{text}{theirs}{signs}", "best" if is_best else "plain")
 
 
-def _recall(has_epoch: bool, best: Sequence[Row], row: Row) -> Cell:
+def _recall(has_epoch: bool, best: Collection[int], printed: Printed | None, row: Row) -> Cell:
     value, error = row.get(RECALL), row.get(f"{RECALL}_error")
+    theirs = "" if printed is None else _in_brackets(printed(row, RECALL), 4)
     if value is None:
-        return without_value(row)
-    text = f"{value:.4f}" + ("" if error is None else f" ± {error:.4f}")
-    text += f" ({row['seeds']})" if row["seeds"] > 1 else ""
-    text += f" @{row['reported_epoch']:.3g}" if has_epoch else ""
-    return Cell(text, "best" if any(row is each for each in best) else "plain")
+        own = without_value(row)
+        return Cell(own.text + theirs, own.style)
+    text = f"{value:.4f}"
+    if printed is None:
+        text += "" if error is None else f" ± {error:.4f}"
+        text += f" ({row['seeds']})" if row["seeds"] > 1 else ""
+        text += f" @{row['reported_epoch']:.3g}" if has_epoch else ""
+    return Cell(text + theirs, "best" if id(row) in best else "plain")
 
 
-def _label(col: Col, rows: Sequence[Row]) -> Cell:
-    return col.cell(rows[0])
+def _in_brackets(value: float | None, digits: int) -> str:
+    return "" if value is None else f" ({value:.{digits}f})"
 
 
-def _of_loss(loss: str, render: Callable[[Row], Cell], rows: Sequence[Row]) -> Cell:
+def _of_loss(loss: str, render: Callable[[Row], Cell], arm: Row) -> Cell:
     """Return the cell of an arm's row of a loss, or why it has none."""
-    row = next((row for row in rows if row["loss"] == loss), None)
-    if row is not None:
-        return render(row)
-    strata = "user" if "by user" in rows[0]["variant"] else "item"
-    info = find_sampler(rows[0]["sampler"]).with_strata(strata)
+    if loss in arm["losses"]:
+        return render(arm["losses"][loss])
+    strata = "user" if "by user" in arm["variant"] else "item"
+    info = find_sampler(arm["sampler"]).with_strata(strata)
     return Cell("no run", "muted") if serves(info, find_loss(loss)) else INVALID
 
 
@@ -290,13 +279,13 @@ def _number(column: str, digits: int, scale: float = 1) -> Callable[[Row], Cell]
     return render
 
 
-PARTS: Mapping[str, Callable[[Row], Cell]] = {
-    "items": _number("item_slots", 0),
-    "full ms": _number("full_iteration_seconds", 2, 1e3),
-    "step ms": _number("step_iteration_seconds", 2, 1e3),
-    "full/step": _full_over_step,
-    "step x": _number("step_per_iteration_speedup", 2),
-    "it. to ref.": _number("iterations_to_reference", 0),
-    "s to ref.": _number("seconds_to_reference", 1),
-}
+PARTS = (
+    Col("items", _number("item_slots", 0)),
+    Col("full ms", _number("full_iteration_seconds", 2, 1e3)),
+    Col("step ms", _number("step_iteration_seconds", 2, 1e3)),
+    Col("full/step", _full_over_step),
+    Col("step x", _number("step_per_iteration_speedup", 2)),
+    Col("it. to ref.", _number("iterations_to_reference", 0)),
+    Col("s to ref.", _number("seconds_to_reference", 1)),
+)
 """Columns of what the ratios are made of."""
