@@ -18,18 +18,18 @@ import ncfbench
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.figures.drawing import (
     GREY,
+    STYLES,
     Drawing,
     entitle,
     finish,
     label_few,
     new_figure,
-    rank,
-    sampler_style,
     save,
 )
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.profiles import by_profile
 from ncfbench.reporting.tied import log_ratios
+from ncfbench.storage import schemas, tables
 
 RESULTS = Path(__file__).parents[1] / "results"
 FIGURES = {
@@ -46,8 +46,9 @@ Row = Mapping[str, Any]
 def main() -> None:
     """Draw the figure of each folder of profiles."""
     for folder, (runs, name) in FIGURES.items():
-        results = ncfbench.report(RESULTS / runs, profiles=RESULTS / folder)
-        rows = [row for row in results.beside["costmodel"] if row["loss"] == "sg"]
+        results = ncfbench.report(RESULTS / runs)
+        profiles = tables.read_rows(RESULTS / folder / "costmodel.parquet", schemas.COSTMODEL)
+        rows = [row for row in profiles if row["loss"] == "sg"]
         # Texts may differ: some encoders need word pieces.
         rows = [row for row in rows if row["links"] == rows[0]["links"]]
         digits = rows[0]["data_fingerprint"]
@@ -123,12 +124,14 @@ def _draw_speedups(
         factors: what multiplies a sampler's ratio of times; others are left out, if there are any.
     """
     shares = {arm: _items(rows[base]) / _rest(rows[base]) for arm, rows in able.items()}
-    samplers = sorted({name for rows in able.values() for name in rows} - {base}, key=rank)
+    samplers = sorted(
+        {name for rows in able.values() for name in rows} - {base}, key=[*STYLES].index
+    )
     grid = np.geomspace(0.4 * min(shares.values()), 2.5 * max(shares.values()), 60)
     for sampler in samplers:
         if factors and sampler not in factors:
             continue
-        style, factor = sampler_style(sampler), factors.get(sampler, 1.0)
+        style, factor = STYLES[sampler], factors.get(sampler, 1.0)
         pairs = {arm: (rows[base], rows[sampler]) for arm, rows in able.items() if sampler in rows}
         fewer = median(one["item_slots"] / other["item_slots"] for one, other in pairs.values())
         rest = median(_rest(one) / _rest(other) for one, other in pairs.values())

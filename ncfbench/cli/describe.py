@@ -35,8 +35,8 @@ def describe(
     if json_:
         print_json(found)
     else:
+        from ncfbench.cli.description import description_tables
         from ncfbench.data.sources import prepare_command
-        from ncfbench.reporting.views.description import description_tables
 
         command = prepare_command(data.name, {**data.manifest, **found})
         print_views(*description_tables(found), f"Prepared by: {command}")

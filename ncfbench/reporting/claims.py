@@ -26,7 +26,6 @@ REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecid
 RECALL_TOLERANCE = 0.02
 """Share of the baseline's recall that may be lost. The paper's best sampler has 3 % more of it."""
 SHARING, BOTH = "ns", "strat-ns"
-ENDS = ("lower", "upper")
 DISTURBED = "the machine was busy during these runs; --profiles takes times of quiet ones"
 """Words where no time of the runs can be trusted."""
 PLACE = ("dataset", "data_fingerprint", "encoder", "loss", "settings")
@@ -93,29 +92,33 @@ class _Arms(NamedTuple):
     runs: Mapping[str, Mapping[int, Run]]
     is_profiled: bool
 
-    @classmethod
-    def of(cls, comparison: Comparison) -> _Arms:
-        """Return the arms of a comparison."""
-        encoder, runs = comparison.config.encoder, by_variant(comparison.runs).items()
-        return cls(
-            {row["sampler"]: row for row in comparison.speedups if not row["variant"]},
-            {arm.sampler: own for arm, own in runs if not arm.note(encoder)},
-            bool(comparison.timed_by),
-        )
-
     @property
     def first(self) -> Row:
         """The row of some arm."""
         return next(iter(self.rows.values()))
 
-    @property
-    def measure(self) -> str:
-        """The ratio that each seed gives; a profile multiplies it by that of times."""
-        return "iterations_speedup" if self.is_profiled else "total_speedup"
-
     def logs(self, sampler: str) -> dict[int, float]:
-        """Return the logarithms of :attr:`measure` by seed; none if some seed has none."""
-        return log_ratios(self.runs[sampler].values(), self.measure)
+        """Return the logarithms by seed of the ratio that the runs give; none if some seed has
+        none. A profile multiplies it by the ratio of the times.
+        """
+        measure = "iterations_speedup" if self.is_profiled else "total_speedup"
+        return log_ratios(self.runs.get(sampler, {}).values(), measure)
+
+    def lead(self, rival: str) -> Estimate | None:
+        """Return how many times sooner strata with sharing are than a rival, over the seeds that
+        both have; None without any.
+        """
+        own, theirs = self.logs(BOTH), self.logs(rival)
+        common = sorted(own.keys() & theirs.keys())
+        if not common:
+            return None
+        lead = intervals.geometric([math.exp(own[seed] - theirs[seed]) for seed in common])
+        one, other = (
+            estimate_of(self.rows[name], "per_iteration_speedup") for name in (BOTH, rival)
+        )
+        if self.is_profiled and one and other:
+            lead = intervals.product(lead, intervals.quotient(one, other))
+        return lead
 
 
 def judge_claims(comparisons: Iterable[Comparison]) -> list[ClaimVerdict]:
@@ -124,14 +127,19 @@ def judge_claims(comparisons: Iterable[Comparison]) -> list[ClaimVerdict]:
     """
     found = []
     for each in comparisons:
-        arms = _Arms.of(each)
+        encoder, runs = each.config.encoder, by_variant(each.runs).items()
+        arms = _Arms(
+            {row["sampler"]: row for row in each.speedups if not row["variant"]},
+            {arm.sampler: own for arm, own in runs if not arm.note(encoder)},
+            bool(each.timed_by),
+        )
         for claim, (says, measure) in CLAIMS.items() if arms.rows else ():
             figure = measure(arms) if measure is _soonest or not arms.is_profiled else None
             if figure is None:
                 continue
             number, settings = figure.number, (arms.first["settings"], each.timed_by)
             known = {name: arms.first[name] for name in PLACE}
-            known |= {name: number and getattr(number, name) for name in ("value", *ENDS)}
+            known |= {n: number and getattr(number, n) for n in ("value", "lower", "upper")}
             known |= {"settings": ", ".join(filter(None, settings)), "verdict": figure.judged}
             found.append(ClaimVerdict(claim=claim, says=says, evidence=figure.words, **known))
     return sorted(found, key=lambda one: [getattr(one, name) for name in PLACE])
@@ -156,35 +164,28 @@ def _soonest(arms: _Arms) -> _Figure | None:
     """Each rival of the paper is met in the seeds that both have; the nearest decides. The words
     name those that can train the loss and were not run.
     """
-    family, rows = find_loss(arms.first["loss"]).family, arms.rows
-    logs = arms.logs(BOTH) if BOTH in rows else {}
-    leads: list[tuple[Estimate, str]] = []
-    absent = []
-    for name, info in SAMPLERS.items() if logs else ():
-        if name == BOTH or not info.in_paper or family not in info.families:
-            continue
+    if BOTH not in arms.rows or not arms.logs(BOTH):
+        return None
+    family, leads = find_loss(arms.first["loss"]).family, list[tuple[Estimate, str]]()
+    rivals = {
+        name: info.title
+        for name, info in SAMPLERS.items()
+        if name != BOTH and info.in_paper and family in info.families
+    }
+    for name, title in rivals.items():
         if name not in arms.runs:
-            absent.append(info.title)
             continue
-        if name not in rows:
-            return _Figure(f"{info.title} was not profiled")
-        if any(_is_busy(rows[each]) for each in (BOTH, name)):
+        if name not in arms.rows:
+            return _Figure(f"{title} was not profiled")
+        rows = arms.rows[BOTH], arms.rows[name]
+        if any((row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD for row in rows):
             return _Figure(DISTURBED)
-        theirs = arms.logs(name)
-        if not theirs and _is_slower(arms, name):
-            continue
-        common = sorted(logs.keys() & theirs.keys())
-        if not common:
-            without = f"no seed in common with {info.title}"
-            return _Figure(without if theirs else f"{info.title} has no ratio to compare with")
-        lead = intervals.geometric([math.exp(logs[seed] - theirs[seed]) for seed in common])
-        if arms.is_profiled:
-            ours, other = (
-                estimate_of(rows[each], "per_iteration_speedup") for each in (BOTH, name)
-            )
-            if ours and other:
-                lead = intervals.product(lead, intervals.quotient(ours, other))
-        leads.append((lead, info.title))
+        bound, least = rows[1].get("total_speedup_at_most"), rows[0].get("total_speedup_lower")
+        is_slower = bound is not None and bound < (least or 0.0)  # with some seed it never came
+        lead = arms.lead(name)
+        if lead is None and not is_slower:
+            return _Figure(f"{title} has no ratio to compare with")
+        leads += [] if lead is None else [(lead, title)]
     if not leads:
         return None
     # One rival that is sooner contradicts the claim; else the least certain lead decides.
@@ -192,18 +193,9 @@ def _soonest(arms: _Arms) -> _Figure | None:
     sooner = [each for each in leads if each[0].upper is not None and each[0].upper < 1]
     if sooner:
         lead, title = min(sooner, key=lambda each: each[0].value)
+    absent = ", ".join(title for name, title in rivals.items() if name not in arms.runs)
     words = f"{lead.value:.2f} times sooner than the next, {title}"
-    return _above(lead, words + (f" (not run: {', '.join(absent)})" if absent else ""))
-
-
-def _is_busy(row: Row) -> bool:
-    return (row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD
-
-
-def _is_slower(arms: _Arms, rival: str) -> bool:
-    """Return whether a rival that does not reach the loss with every seed is slower for sure."""
-    bound, ratio = arms.rows[rival].get("total_speedup_at_most"), arms.rows[BOTH]
-    return bound is not None and bound < (ratio.get("total_speedup_lower") or 0.0)
+    return _above(lead, words + (f" (not run: {absent})" if absent else ""))
 
 
 def _kept_recall(arms: _Arms) -> _Figure | None:

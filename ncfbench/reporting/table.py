@@ -20,7 +20,6 @@ text for a terminal, Markdown, LaTeX, CSV, JSON or HTML::
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,10 +56,9 @@ class Col:
         scale: factor before formatting, such as 1e3 for milliseconds and 100 for per cent.
         absent: text where the value, or the first of several, is None.
         style: of all cells, or a function of the row.
-        align: by default left for labels, text that wraps and commands, right elsewhere.
-        group: heading above this and the neighbouring columns of the same group.
+        align: by default left for labels and text that wraps, right elsewhere.
+        group: heading of this and the neighbouring columns of the same group.
         wraps: text that may be folded where a terminal is narrow; numbers never are.
-        verbatim: commands and the like, which no format may fold.
     """
 
     heading: str
@@ -72,7 +70,6 @@ class Col:
     align: Align = "default"
     group: str = ""
     wraps: bool = False
-    verbatim: bool = False
 
     def cell(self, row: Any) -> Cell:
         """Return the cell of a row."""
@@ -151,7 +148,7 @@ class Table:
         """Return the table of rows by their declared columns."""
         header = []
         for index, col in enumerate(cols):
-            is_left = index < labels or col.wraps or col.verbatim
+            is_left = index < labels or col.wraps
             align: Align = "left" if is_left else "right"
             header.append(replace(col, align=align) if col.align == "default" else col)
         cells = tuple(tuple(col.cell(row) for col in cols) for row in rows)
@@ -166,17 +163,11 @@ class Table:
     @property
     def headings(self) -> tuple[str, ...]:
         """Headings in one line each; the first column of a group names the group."""
+        before = ["", *(col.group for col in self.header)]
         return tuple(
-            (f"{group}: " if group and index == columns[0] else "") + self.header[index].heading
-            for group, columns in self.spans()
-            for index in columns
+            col.heading if col.group in ("", group) else f"{col.group}: {col.heading}"
+            for col, group in zip(self.header, before, strict=False)
         )
-
-    def spans(self) -> list[tuple[str, list[int]]]:
-        """Return neighbouring columns by the heading of their group."""
-        indices = range(len(self.header))
-        grouped = itertools.groupby(indices, lambda index: self.header[index].group)
-        return [(group, list(columns)) for group, columns in grouped]
 
     def starts_group(self, index: int) -> bool:
         """Return whether a rule separates a row from the one before it."""

@@ -23,7 +23,7 @@ from ncfbench.data.sources import Preparation
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.reporting.render.terminal import TableView
-from ncfbench.reporting.views.description import bar, description_tables
+from ncfbench.cli.description import bar, description_tables
 from ncfbench.rng import Streams
 from ncfbench.sampling import contents
 from ncfbench.sampling.contents import configurations, distinct_nodes

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from ncfbench.reporting.figures.curves import draw_answer, draw_targets
-from ncfbench.reporting.figures.drawing import Drawing, file_name
+from ncfbench.reporting.figures.drawing import Drawing
+from ncfbench.reporting.labels import unusual_label
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.selection import free_name
+from ncfbench.reporting.table import slug
 
 KINDS = ("svg", "png", "pdf")
 """Kinds of files of each figure."""
-Draw = Callable[[], Drawing | None]
-"""Draws a figure; None where the runs have nothing to draw."""
-
-
-def figures(results: Results) -> dict[str, Draw]:
-    """Return what draws each figure of the runs and the answers, by name; one whose name is taken
-    has a number after it.
-    """
-    found: dict[str, Draw] = {}
-    for answer in results.answers:
-        found[free_name(answer.named("answer"), found)] = partial(draw_answer, answer)
-    for runs in results.groups:
-        found[free_name(file_name("targets", runs[0]), found)] = partial(draw_targets, runs)
-    return found
+LONGEST = 120
+"""Characters of a figure's name."""
 
 
 def drawn(results: Results) -> dict[str, Drawing]:
-    """Return the figures that the runs have something to draw for, by name.
+    """Return the figures that the answers and the runs have something to draw for, by name; one
+    whose name is taken has a number after it.
 
     Raises:
         UsageError: Matplotlib is not installed.
     """
-    made = {name: draw() for name, draw in figures(results).items()}
-    return {name: drawing for name, drawing in made.items() if drawing is not None}
+    made = [(answer.named("answer"), draw_answer(answer)) for answer in results.answers]
+    for runs in results.groups:
+        config, digits = runs[0].config, runs[0].data_fingerprint[:6]
+        what = config.dataset, config.encoder, config.loss, digits, unusual_label(runs[0])
+        made.append((slug("targets", *what), draw_targets(runs)))
+    found: dict[str, Drawing] = {}
+    for name, drawing in made:
+        if drawing is not None:
+            found[free_name(name[:LONGEST], found)] = drawing
+    return found

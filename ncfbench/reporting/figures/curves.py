@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Any
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
-from ncfbench.config import RunConfig
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.figures.drawing import (
@@ -30,7 +29,6 @@ from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.labels import label
 from ncfbench.reporting.quality import TEST_RECALL
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
-from ncfbench.runs.arms import Variant
 
 MOST_NAMED = 8
 """Arms of an answer that are named and coloured; the others are grey."""
@@ -58,7 +56,7 @@ def draw_answer(answer: Answer) -> Drawing | None:
         return None
     figure = new_figure(9.5, 4.0)
     axes = figure.subplots(1, len(answer.measures), squeeze=False)[0]
-    main = _main_styles(answer.main[:MOST_NAMED])
+    main = styles_of(arm.name for arm in answer.main[:MOST_NAMED])
     what = "features and training" if answer.feature_seconds else "training time"
     times = f"{what}, s (full account, log scale)"
     for axis, (measure, y_label) in zip(axes, answer.measures.items(), strict=True):
@@ -132,14 +130,10 @@ def draw_targets(runs: Sequence[Run]) -> Drawing | None:
     axes[0].legend(frameon=False, loc="best")
     is_simulated = any(run.is_simulated for run in runs)
     simulated = ". Devices are SIMULATED: times are of no use" if is_simulated else ""
-    title = f"How much sooner than {baseline}, at every target: {_name(config)}"
+    what = ", ".join([config.dataset, find_encoder(config.encoder).title, loss])
+    title = f"How much sooner than {baseline}, at every target: {what}"
     note = f"{label(runs)}{simulated}. {TARGETS_NOTE}"
     return entitle(figure, title, runs[0].data_label, note)
-
-
-def _name(config: RunConfig) -> str:
-    titles = find_encoder(config.encoder).title, find_loss(config.loss).title
-    return ", ".join([config.dataset, *titles])
 
 
 def _finish_losses(axis: Any, arms: Sequence[Arm]) -> None:
@@ -147,15 +141,6 @@ def _finish_losses(axis: Any, arms: Sequence[Arm]) -> None:
     if all(loss > 0 for run in runs for loss in run.probes.losses):
         axis.set_yscale("log")
         label_few(axis.yaxis)
-
-
-def _main_styles(arms: Sequence[Arm]) -> dict[str, dict[str, Any]]:
-    """Return the styles of named arms: of their samplers, or their own where samplers repeat."""
-    styles = {arm.name: line_style(Variant.of(arm.config)) for arm in arms}
-    if len({style["color"] for style in styles.values()}) < len(arms):
-        for name, own in styles_of(styles).items():
-            styles[name] |= own
-    return styles
 
 
 def _plot_arm(
@@ -169,7 +154,8 @@ def _plot_arm(
     if style is None:
         style = {"color": GREY, "alpha": FADED, "linewidth": 0.8}
     else:
-        style = style | {"label": arm.name, "linewidth": 2.2 if is_best else 1.3}
+        width = 2.2 if is_best else 1.3
+        style = style | {"label": arm.name, "linewidth": width, "markersize": 4}
     axis.plot(*zip(*points, strict=True), markevery=max(1, len(points) // 8), **style)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -12,36 +11,27 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.errors import UsageError, install_command
-from ncfbench.reporting.frames import Run, grouped
-from ncfbench.reporting.labels import unusual_label, usual_sizes
-from ncfbench.reporting.table import slug
+from ncfbench.reporting.frames import grouped
 from ncfbench.runs.arms import Variant
 from ncfbench.storage.tables import atomic_path, storage_errors
 
 T = TypeVar("T")
 Style = dict[str, Any]
 """Colour, line and mark, by Matplotlib's names."""
-_STYLES = (
-    ("#000000", "-", "o"),
-    ("#7a7a7a", "--", "s"),
-    ("#0072b2", "-.", "^"),
-    ("#d55e00", ":", "D"),
-    ("#009e73", "-", "v"),
-    ("#cc79a7", "--", "P"),
-    ("#e69f00", "-", "<"),
-    ("#8c564b", "-.", ">"),
-    ("#332288", ":", "h"),
-    ("#aa4499", "-", "d"),
+COLOURS = (
+    *("#000000", "#7a7a7a", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#8c564b"),
+    *("#332288", "#aa4499"),
 )
+LINES, MARKS = ("-", "--", "-.", ":"), "os^DvP<>hd"
 
 
 def styles_of(names: Iterable[str]) -> dict[str, Style]:
     """Return a colour, line and mark of each name; where colours repeat, lines and marks differ."""
     found = {}
     for number, name in enumerate(names):
-        turn, place = divmod(number, len(_STYLES))
-        _, line, mark = _STYLES[(place + turn) % len(_STYLES)]
-        found[name] = {"color": _STYLES[place][0], "linestyle": line, "marker": mark}
+        turn, place = divmod(number, len(COLOURS))
+        line, mark = LINES[(place + turn) % len(LINES)], MARKS[(place + turn) % len(MARKS)]
+        found[name] = {"color": COLOURS[place], "linestyle": line, "marker": mark}
     return found
 
 
@@ -54,8 +44,6 @@ FURTHEST = 10.0
 """Times that the axis begins before the first curve, at most, to show a floor's seconds."""
 LABELS = 14
 """Labels that find room beside an axis."""
-LONGEST_SETTINGS = 60
-"""Characters of settings in a file's name; a digest stands for more."""
 UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 """Metadata that makes Matplotlib leave the date out, by the kind of a file."""
 LETTERS = 10
@@ -211,49 +199,17 @@ def entitle(figure: Any, title: str, data_label: str, note: str = "") -> Drawing
     return Drawing(title, figure)
 
 
-def file_name(kind: str, run: Run) -> str:
-    """Return the name of a figure: its kind, what was trained, the data, and unusual settings.
-
-    Args:
-        run: any one of those that it compares.
-    """
-    config = run.config
-    # A plug-in's name has a colon, which some file systems refuse.
-    arms = f"{config.dataset}-{config.encoder}-{config.loss}".replace(":", ".")
-    name = f"{kind}-{arms}-{run.data_fingerprint[:6]}"
-    settings = slug(unusual_label(run))
-    if len(settings) > LONGEST_SETTINGS:
-        settings = hashlib.sha256(settings.encode()).hexdigest()[:6]
-    return f"{name}-{settings}" if settings else name
-
-
-def rank(sampler: str) -> int:
-    """Return the position of a sampler in a legend."""
-    return list(STYLES).index(sampler) if sampler in STYLES else len(STYLES)
-
-
-def sampler_style(sampler: str) -> Style:
-    """Return the style of a sampler; those of plug-ins share one."""
-    return STYLES.get(sampler, PLUGIN_STYLE)
-
-
 def line_style(variant: Variant) -> Style:
-    """Return the style of a variant's curve."""
-    return {**sampler_style(variant.sampler), "markersize": 4, "linewidth": 1.5}
+    """Return the style of a variant's curve; those of plug-ins share one."""
+    return {**STYLES.get(variant.sampler, PLUGIN_STYLE), "markersize": 4, "linewidth": 1.5}
 
 
 def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:
-    """Return each sampler with the paper's s and k, or all its variants where it lacks that one."""
-    usual = usual_sizes(encoder).items()
-    by_sampler = grouped(arms, lambda one: (one.sampler, one.strata, one.uniform_items))
-    found = []
-    for variants in by_sampler.values():
-        papers = [
-            variant
-            for variant in variants
-            if all(getattr(variant, name) in (None, value) for name, value in usual)
-        ]
-        found += papers or variants
-    return sorted(
-        found, key=lambda one: (rank(one.sampler), one.stratum_size or 0, one.negatives or 0)
-    )
+    """Return each sampler with the paper's settings, or all its variants where it lacks that."""
+    by_sampler = grouped(arms, lambda arm: arm.sampler)
+    order = sorted(by_sampler, key=lambda name: [*STYLES, name].index(name))
+    return [
+        arm
+        for name in order
+        for arm in [own for own in by_sampler[name] if not own.note(encoder)] or by_sampler[name]
+    ]

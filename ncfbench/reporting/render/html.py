@@ -19,10 +19,8 @@ from ncfbench import __version__
 from ncfbench.data.sources import prepare_command
 from ncfbench.errors import install_command
 from ncfbench.reporting.formats import counted
-from ncfbench.reporting.frames import Run
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.table import Table, facts_table, is_command
-from ncfbench.runs.folder import RunRecord
 
 UNSTABLE = (
     "key",
@@ -41,12 +39,13 @@ def page(results: Results, tables: Sequence[Table]) -> str:
     Args:
         tables: those to show; all but answers, main ones and the paper's are folded.
     """
-    runs = [run for compared in results.groups for run in compared]
+    runs = results.runs
     answers = {table.name for table in results.tables if table.section == "answer"}
     sections: dict[str, list[Table]] = {"answer": [], "main": [], "paper": [], "detail": []}
     for table in tables:
         sections[table.section if table.section in sections else "detail"].append(table)
     drawings = _drawings(results)
+    lost = sum(run.has_diverged for run in runs)
     places = [word for pair in results.locations.items() for word in pair]
     return (
         templates()
@@ -55,22 +54,16 @@ def page(results: Results, tables: Sequence[Table]) -> str:
             version=__version__,
             names=sorted({run.config.dataset for run in runs}),
             labels=sorted({(run.config.dataset, run.data_label) for run in runs if run.data_label}),
-            runs=_describe_runs(runs),
+            runs=counted(len(runs) - lost, "finished run") + (f" and {lost} diverged" * bool(lost)),
             sections=sections,
             answer_drawings=[each for each in drawings if each["name"] in answers],
             drawings=[each for each in drawings if each["name"] not in answers],
             has_plots=find_spec("matplotlib") is not None,
             install=install_command("plots"),
-            environments=_environments(results, runs),
+            environments=_environments(results),
             commands=_commands(results, places),
         )
     )
-
-
-def _describe_runs(runs: Sequence[Run]) -> str:
-    """Return the numbers of finished and of diverged runs in words."""
-    lost = sum(run.has_diverged for run in runs)
-    return counted(len(runs) - lost, "finished run") + (f" and {lost} diverged" if lost else "")
 
 
 def inline_svg(text: str, name: str) -> Markup:
@@ -130,22 +123,20 @@ def _drawings(results: Results) -> list[dict[str, Any]]:
     return shown
 
 
-def _environments(results: Results, runs: Sequence[RunRecord]) -> list[Table]:
-    environments = {run.environment["key"]: run.environment for run in reversed(runs)}
-    counts = Counter(run.environment["key"] for run in runs)
-    tables = [
-        facts_table(f"{counted(count, 'run')}, environment {key}", _facts(environments[key]))
-        for key, count in counts.items()
-    ]
+def _environments(results: Results) -> list[Table]:
+    """Return tables of each environment of the runs and of each data set that is known."""
+    environments = {run.environment["key"]: run.environment for run in reversed(results.runs)}
+    counts = Counter(run.environment["key"] for run in results.runs)
+    tables = []
+    for key, count in counts.items():
+        entries = environments[key].items()
+        facts = {name: value for name, value in entries if name not in UNSTABLE}
+        tables.append(_facts(f"{counted(count, 'run')}, environment {key}", facts))
     for name, fingerprint in _data(results):
-        manifest = results.manifests.get(fingerprint)
-        facts = [("fingerprint", fingerprint)]
-        if manifest is not None:
-            facts = [("what", manifest["label"]), *facts] if manifest.get("label") else facts
-            statistics = manifest["statistics"].items()
-            facts += [(key.replace("_", " "), f"{value:g}") for key, value in statistics]
-            facts += _facts(manifest["options"])
-        tables.append(facts_table(f"Data set {name}", facts))
+        manifest = results.manifests.get(fingerprint, {"statistics": {}, "options": {}})
+        facts = {"what": manifest.get("label"), "fingerprint": fingerprint}
+        facts |= {key: f"{value:g}" for key, value in manifest["statistics"].items()}
+        tables.append(_facts(f"Data set {name}", facts | manifest["options"]))
     return tables
 
 
@@ -153,23 +144,15 @@ def _data(results: Results) -> list[tuple[str, str]]:
     return sorted({(run.config.dataset, run.data_fingerprint) for run in results.runs})
 
 
-def _facts(entries: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [
-        (name.replace("_", " "), _words(value))
-        for name, value in entries.items()
-        if name not in UNSTABLE and value not in (None, [], {})
-    ]
+def _facts(title: str, entries: Mapping[str, Any]) -> Table:
+    known = {name: value for name, value in entries.items() if value not in (None, "", [], {})}
+    return facts_table(title, [(name.replace("_", " "), _words(of)) for name, of in known.items()])
 
 
 def _words(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {item}" for key, item in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(
-            " ".join(map(str, item.values())) if isinstance(item, Mapping) else str(item)
-            for item in value
-        )
-    return str(value)
+        return ", ".join(f"{key} {_words(item)}" for key, item in value.items())
+    return ", ".join(map(_words, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _commands(results: Results, places: Sequence[str]) -> list[str]:

@@ -2,9 +2,9 @@ r"""Tables in LaTeX, for ``\input`` by a document that has ``\usepackage{booktab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from ncfbench.reporting.table import Cell, Col, Table, is_command
+from ncfbench.reporting.table import Cell, Table, is_command
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -42,7 +42,7 @@ def _table(table: Table) -> str:
     body = []
     for index, row in enumerate(table.shown_rows()):
         body += [r"\midrule"] if table.starts_group(index) else []
-        body.append(_line([_cell(*pair) for pair in zip(row, table.header, strict=True)]))
+        body.append(_line(map(_cell, row)))
     lines = [
         *(part for line in table.paragraphs for part in (_text(line), "")),
         r"\begin{table}",
@@ -51,8 +51,7 @@ def _table(table: Table) -> str:
         rf"\label{{tab:{table.name}}}",
         rf"\begin{{tabular}}{{{''.join(column.align[0] for column in table.header)}}}",
         r"\toprule",
-        *_groups(table),
-        _line([escape(column.heading) for column in table.header]),
+        _line(map(escape, table.headings)),
         r"\midrule",
         *body,
         r"\bottomrule",
@@ -68,23 +67,10 @@ def _text(line: str) -> str:
     return rf"\texttt{{{escape(line)}}}" if is_command(line) else escape(line)
 
 
-def _groups(table: Table) -> list[str]:
-    cells, rules = [], []
-    for group, columns in table.spans():
-        if group:
-            cells.append(rf"\multicolumn{{{len(columns)}}}{{c}}{{{escape(group)}}}")
-            rules.append(rf"\cmidrule(lr){{{columns[0] + 1}-{columns[-1] + 1}}}")
-        else:
-            cells += [""] * len(columns)
-    return [_line(cells), " ".join(rules)] if rules else []
-
-
-def _line(cells: Sequence[str]) -> str:
+def _line(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _cell(cell: Cell, column: Col) -> str:
+def _cell(cell: Cell) -> str:
     text = escape(cell.text)
-    if column.verbatim:
-        return rf"\texttt{{{text}}}"
     return rf"\textbf{{{text}}}" if cell.style == "best" else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ncfbench.reporting.table import Cell, Col, Table, is_command
+from ncfbench.reporting.table import Cell, Table, is_command
 
 SPECIAL = "\\`*_{}[]<>#|~"
 RULES = {"left": "---", "right": "---:", "center": ":---:"}
@@ -25,7 +25,7 @@ def _table(table: Table) -> str:
         [escape(heading) for heading in table.headings],
         [RULES[column.align] for column in table.header],
         # Labels are repeated: Markdown has no rule between groups of rows.
-        *([_cell(*pair) for pair in zip(row, table.header, strict=True)] for row in table.rows),
+        *([_cell(cell) for cell in row] for row in table.rows),
     ]
     body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     notes = "".join(
@@ -38,9 +38,6 @@ def _table(table: Table) -> str:
     return f"### {escape(table.title)}\n\n{lead}{body}\n{notes}"
 
 
-def _cell(cell: Cell, column: Col) -> str:
+def _cell(cell: Cell) -> str:
     text = escape(cell.text)
-    if column.verbatim and cell.text:
-        # Within code nothing is escaped but the rule between cells.
-        return f"`{' '.join(cell.text.split()).replace('|', chr(92) + '|')}`"
     return f"**{text}**" if cell.style == "best" else text

@@ -61,7 +61,9 @@ def show(console: Console, table: Table) -> None:
 
 
 class TableView:
-    """A table as Rich draws it. Text is folded where the terminal is narrow, and numbers never."""
+    """A table as Rich draws it. Text is folded where the terminal is narrow, and numbers and
+    commands never.
+    """
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -71,7 +73,12 @@ class TableView:
     ) -> Iterator[RenderableType]:
         table = _printable(self.table, ascii_only=options.ascii_only)
         for part in _parts(table, RULED_ASCII if options.ascii_only else SIMPLE_HEAD):
-            wide = options.update_width(max(options.max_width, _least_width(console, part)))
+            # Below this width a command or a number would be cut.
+            least = cell_len(part.plain) * bool(part.no_wrap) if isinstance(part, Text) else 0
+            if isinstance(part, RichTable):
+                unbounded = console.options.update_width(LONGEST)
+                least = console.measure(part, options=unbounded).minimum
+            wide = options.update_width(max(options.max_width, least))
             for segments in Segment.split_lines(console.render(part, wide)):
                 line = Text(no_wrap=True, overflow="ignore")
                 for segment in segments:
@@ -80,56 +87,41 @@ class TableView:
                 yield line
 
 
-def _least_width(console: Console, part: RichTable | Text) -> int:
-    """Return the width below which a command or a number would be cut."""
-    if isinstance(part, Text):
-        return cell_len(part.plain) if part.no_wrap else 0
-    return console.measure(part, options=console.options.update_width(LONGEST)).minimum
-
-
 def _parts(table: Table, box: Box) -> Iterator[RichTable | Text]:
-    """Return what stands below each other: commands are whole, whatever the width."""
+    """Return what stands below each other."""
     if table.title:
         yield Text(table.title, style="bold")
-    for line in table.paragraphs:
-        yield _command(line) if is_command(line) else Text(line)
+    yield from (_line(line, "") for line in table.paragraphs)
     if table.lead:
         yield Text("")
-    if any(not column.verbatim for column in table.header):
-        yield _body(table, box)
-    for index, column in enumerate(table.header):
-        if column.verbatim:
-            yield from (_command(row[index].text) for row in table.rows)
-    for note in table.notes:
-        yield _command(note) if is_command(note) else Text(note, style="dim")
+    yield _body(table, box)
+    yield from (_line(note, "dim") for note in table.notes)
     yield Text("")
 
 
+def _line(text: str, style: str) -> Text:
+    if is_command(text):
+        return Text(f"  {text}", no_wrap=True, overflow="ignore")
+    return Text(text, style=style)
+
+
 def _body(table: Table, box: Box) -> RichTable:
-    shown = [index for index, column in enumerate(table.header) if not column.verbatim]
-    headings = table.headings
     body = RichTable(box=box, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    body.header_style, body.show_header = "bold", any(headings)
-    for index in shown:
-        column, texts = table.header[index], [row[index].text for row in table.rows]
+    body.header_style, body.show_header = "bold", any(table.headings)
+    for index, (column, heading) in enumerate(zip(table.header, table.headings, strict=True)):
+        texts = [row[index].text for row in table.rows]
         least = max(map(cell_len, texts), default=0)
         if column.wraps or index < table.labels:
             words = {word: cell_len(word) for text in texts for word in text.split()}
             numbers = (wide for word, wide in words.items() if any(map(str.isdigit, word)))
             least = max(min(max(words.values(), default=0), LABEL_WIDTH), *numbers, 0)
-        least = max(least, *map(cell_len, headings[index].split()), 1)
-        body.add_column(
-            Text(headings[index]), justify=column.align, overflow="fold", min_width=least
-        )
+        least = max(least, *map(cell_len, heading.split()), 1)
+        body.add_column(Text(heading), justify=column.align, overflow="fold", min_width=least)
     for number, row in enumerate(table.shown_rows()):
         if table.starts_group(number):
             body.add_section()
-        body.add_row(*(Text(row[index].text, STYLES[row[index].style]) for index in shown))
+        body.add_row(*(Text(cell.text, STYLES[cell.style]) for cell in row))
     return body
-
-
-def _command(text: str) -> Text:
-    return Text(f"  {text}", no_wrap=True, overflow="ignore")
 
 
 def _printable(table: Table, *, ascii_only: bool) -> Table:

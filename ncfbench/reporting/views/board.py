@@ -9,7 +9,7 @@ from typing import Any
 
 from ncfbench.reporting.board import TARGET, Board, Times
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.table import Col, Table, under
+from ncfbench.reporting.table import Col, Table
 
 
 def board_tables(board: Board | None) -> list[Table]:
@@ -17,11 +17,11 @@ def board_tables(board: Board | None) -> list[Table]:
     if board is None:
         return []
     times = (Col(name, partial(_time, at)) for at, name in enumerate(board.names))
-    cols = [Col("contestant", 0, wraps=True), *under("s to the target", *times)]
+    cols = [Col("contestant", 0, wraps=True), *times]
     notes = [
-        f"The target of each data set is {TARGET:g} of the best {board.metric} of {board.split}"
-        " links that one of these contestants reached there. Seconds count features, and for floors"
-        " the choice of their penalty. -: this floor was not fitted.",
+        f"Seconds to {TARGET:g} of the best {board.metric} of {board.split} links that one of these"
+        " contestants reached on a data set. Seconds count features, and for floors the choice of"
+        " their penalty. -: this floor was not fitted.",
     ]
     if board.left_out:
         notes.append(
