@@ -13,11 +13,12 @@ from ncfbench.advice.question import Question
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, kept_chance
-from ncfbench.reporting.arms import Arm, Runs
+from ncfbench.reporting.arms import Arm, curves_of
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.ranked import above_chance_at, rank_soonest
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import COMPARED, n_ranked
+from ncfbench.timing.seeds import Curves
 
 STAYED = ("recommended", "tied", "lower", "slower", "undecided")
 """Statuses of entrants that stayed to the end."""
@@ -118,7 +119,7 @@ def make_answer(
 
 def _unranked(question: Question, entrant: Candidate, runs: Sequence[Run], dataset: Dataset) -> Arm:
     cut = {entrant.with_seed(seed).seed for seed in entrant.cut}
-    measured = Runs.of([run for run in runs if run.config.seed not in cut], question.column)
+    measured = curves_of([run for run in runs if run.config.seed not in cut], question.column)
     timed = [run for run in runs if run.is_timed]
     return Arm(
         name=entrant.name,
@@ -131,7 +132,7 @@ def _unranked(question: Question, entrant: Candidate, runs: Sequence[Run], datas
     )
 
 
-def _is_repeated(measured: Runs) -> bool:
+def _is_repeated(measured: Curves) -> bool:
     """Return whether an entrant has more than one seed that was evaluated."""
     return sum(math.isfinite(curve.level) for curve in measured.curves.values()) > 1
 

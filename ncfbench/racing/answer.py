@@ -10,8 +10,8 @@ from typing import Any
 from ncfbench.racing.entry import STAYED, Entry, Status
 from ncfbench.racing.question import Question
 from ncfbench.racing.rule import Curve
-from ncfbench.reporting.arms import Ratio, Runs, status_beside, times_to_level
-from ncfbench.reporting.frames import interval_columns
+from ncfbench.timing.intervals import interval_columns
+from ncfbench.timing.seeds import Curves, Ratio, status_beside, times_to_level
 
 TOLD = ("recommended", "tied", "lower", "slower", "alone")
 """Statuses of arms that stayed to the end. Lower: sooner at the level than the recommended one, but
@@ -37,7 +37,7 @@ class ArmResult:
 
     entry: Entry
     status: str
-    runs: Runs
+    runs: Curves
     seconds: float | None = None
     is_at_most: bool = False
     gap: float = 0.0
@@ -209,7 +209,7 @@ def _result(
         is_at_most = seconds is not None and curves[0].losses[0] <= level
     # Between two lines the curve is taken as straight: its crossing is anywhere there.
     noise = gap / math.sqrt(12) / seconds if seconds else 0.0
-    runs = Runs(curves, noise, spread=question.spread)
+    runs = Curves(curves, noise, spread=question.spread)
     return ArmResult(entry, status, runs, seconds, is_at_most, gap)
 
 

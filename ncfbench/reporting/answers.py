@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from ncfbench.catalog import BUILT_IN, find_loss
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
-from ncfbench.reporting.arms import Arm, Runs
+from ncfbench.reporting.arms import Arm, curves_of
 from ncfbench.reporting.blends import BlendResult, blend_of
 from ncfbench.reporting.floors import FloorResult, best_of
 from ncfbench.reporting.formats import counted
@@ -283,7 +283,7 @@ def _unranked(arm: Mapping[int, Run], split: Split, chance: float | None) -> Arm
         config=first.config,
         runs={run.config.seed: run for run in runs},
         status="diverged" if any(run.has_diverged for run in arm.values()) else "tied",
-        measured=Runs.of(runs, f"{split}_{RECALL}", chance),
+        measured=curves_of(runs, f"{split}_{RECALL}", chance),
         learned_at=above_chance_at(first, split, chance or 0.0),
     )
 

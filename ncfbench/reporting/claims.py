@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from ncfbench.catalog import SAMPLERS, find_loss, find_sampler
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting.frames import Run, by_variant, estimate_of
+from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.tied import log_ratios, recall_difference
 from ncfbench.timing import intervals
-from ncfbench.timing.intervals import Estimate
+from ncfbench.timing.intervals import Estimate, estimate_of
 from ncfbench.timing.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]

@@ -13,14 +13,13 @@ from ncfbench.floors.kept import columns_of, preference
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import (
-    CLEAR_ERRORS,
     NDCG,
     RECALL,
     Quality,
     quality_of_rows,
     validation_recall,
 )
-from ncfbench.runs.quality import difference
+from ncfbench.runs.quality import CLEAR_ERRORS, difference
 from ncfbench.timing import intervals
 
 TITLES = {
@@ -113,7 +112,7 @@ class Standing(NamedTuple):
 
     Attributes:
         word: ``passes`` if its recall is above the floor's by
-            :data:`ncfbench.reporting.quality.CLEAR_ERRORS`, ``level`` if they differ by less, else
+            :data:`ncfbench.runs.quality.CLEAR_ERRORS`, ``level`` if they differ by less, else
             ``below``; ``unknown`` without recall, or where an error is not known.
         above_by, error: the difference and its standard error; None where it is not known.
         seconds: at the first evaluation that is above the floor by as many errors, of an arm that

@@ -2,7 +2,7 @@
 
 A row of ``arms`` is a :class:`Run`, an arm with one seed; its ``curve`` are its rows of ``probes``.
 :func:`group` finds the rows that compare. Columns that need other rows are added by pure functions:
-:func:`with_baselines` and :func:`with_targets` here, the seconds of a profile in
+:func:`with_baselines` here, times of a profile in
 :mod:`ncfbench.reporting.profiles`. :func:`over_seeds` combines seeds into a ratio.
 """
 
@@ -21,7 +21,6 @@ from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.storage import schemas
 from ncfbench.timing import speedups
-from ncfbench.timing.intervals import Estimate
 from ncfbench.timing.speedups import AtTarget
 
 T = TypeVar("T")
@@ -38,7 +37,7 @@ class Run(RunRecord):
         data_label: name of the data set in its manifest, which tells a stand-in from the original.
         chosen_baseline: the sampler that speedups are measured against; None: the loss's own.
         baseline: the arm of the baseline; None before :func:`with_baselines`, or where none fits.
-        base: the baseline's run of this seed; None before :func:`with_targets`.
+        base: the baseline's run of this seed; None before :func:`with_baselines`.
         target: probe loss that both are to come down to.
         iterations_to_target: linear between probes; None if it never came down to the target.
     """
@@ -88,10 +87,6 @@ class Run(RunRecord):
     def probes(self) -> speedups.Arm:
         """Its probes and times, as statistics read them."""
         return falling(self, "probe_loss")
-
-    def without_target(self) -> Run:
-        """Return the row without what :func:`with_targets` added."""
-        return replace(self, base=None, target=None, iterations_to_target=None)
 
     @property
     def seconds_to_target(self) -> float | None:
@@ -203,7 +198,7 @@ def paired(runs: Iterable[Run]) -> list[tuple[Run, Run]]:
 
 def with_baselines(runs: Iterable[Run]) -> list[Run]:
     """Return the rows of a group by arm, each beside the run of its baseline and seed, with the
-    smallest loss of that as its target.
+    smallest loss of that as its target where both have probes.
 
     Raises:
         UsageError: as for :func:`_baseline_of`.
@@ -211,11 +206,12 @@ def with_baselines(runs: Iterable[Run]) -> list[Run]:
     arms, found = by_variant(runs), []
     for variant, by_seed in arms.items():
         baseline = _baseline_of(variant, next(iter(by_seed.values())), arms)
-        paired = with_targets(by_seed, arms[baseline]) if baseline else {}
-        found += [
-            replace(paired.get(seed) or run.without_target(), baseline=baseline)
-            for seed, run in by_seed.items()
-        ]
+        for seed, run in by_seed.items():
+            base = arms[baseline].get(seed) if baseline else None
+            target = min(base.probes.losses) if base and base.curve and run.curve else None
+            reached = run.iterations_to(target)
+            row = replace(run, baseline=baseline, base=base, target=target)
+            found.append(replace(row, iterations_to_target=reached))
     return found
 
 
@@ -244,20 +240,6 @@ def _baseline_of(variant: Variant, run: Run, arms: Iterable[Variant]) -> Variant
     return None
 
 
-def with_targets(runs: Mapping[int, Run], bases: Mapping[int, Run]) -> dict[int, Run]:
-    """Return the runs of the seeds that the baseline has too, by seed, beside the baseline's run
-    and with its smallest loss as the target, where both have probes.
-    """
-    found = {}
-    for seed in sorted(runs.keys() & bases.keys()):
-        run, base = runs[seed], bases[seed]
-        has_probes = bool(run.curve and base.curve)
-        target = min(base.probes.losses) if has_probes else None
-        reached = run.iterations_to(target)
-        found[seed] = replace(run, base=base, target=target, iterations_to_target=reached)
-    return found
-
-
 def over_seeds(runs: Iterable[Run]) -> AtTarget:
     """Return how many times sooner an arm comes down to the targets of its runs."""
     known = [
@@ -266,21 +248,6 @@ def over_seeds(runs: Iterable[Run]) -> AtTarget:
         if run.base is not None and run.target is not None
     ]
     return speedups.speedup_at([level for level, _ in known], [pair for _, pair in known])
-
-
-def interval_columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    """Return the three columns of an estimate: its value, and the ends of its interval."""
-    value, lower, upper = (
-        (None, None, None) if estimate is None else (estimate.value, estimate.lower, estimate.upper)
-    )
-    return {name: value, f"{name}_lower": lower, f"{name}_upper": upper}
-
-
-def estimate_of(row: Mapping[str, Any], name: str) -> Estimate | None:
-    """Return the estimate of three columns of a row over seeds; None where it has none."""
-    if row.get(name) is None:
-        return None
-    return Estimate(row[name], row[f"{name}_lower"], row[f"{name}_upper"], row["seeds"])
 
 
 ARMS: Mapping[str, tuple[pa.DataType, Callable[[Run], Any]]] = {

@@ -26,10 +26,6 @@ COLD_USERS, NEW_ITEMS, KNOWN_ITEMS = (f"{RECALL}_{part}" for part in PARTS)
 MEASURED = (*MEASURES, COLD_USERS, NEW_ITEMS, KNOWN_ITEMS)
 ERROR = "±: standard error over users and items, and over seeds where there are several"
 """Meaning of ± in every table and sentence (:func:`standard_error`)."""
-CLEAR_ERRORS = 2.0
-"""Standard errors of a difference by which one recall must be above another, or above chance, to
-count as higher. Nearer ones are level; without an error nothing is known.
-"""
 EPOCH_NOTE = "recall@50: of test links, at the epoch that validation chose, else the last one"
 """Meaning of the recall of an arm in every table and sentence."""
 

@@ -13,14 +13,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ncfbench.data.content import Split
-from ncfbench.reporting.arms import PLACES, Arm, status_beside, times_to_level
-from ncfbench.reporting.quality import CLEAR_ERRORS, RECALL
+from ncfbench.reporting.arms import PLACES, Arm
+from ncfbench.reporting.quality import RECALL
 from ncfbench.runs.folder import RunRecord, clock_at
+from ncfbench.runs.quality import CLEAR_ERRORS
 from ncfbench.timing import ranking
+from ncfbench.timing.seeds import status_beside, times_to_level
 
 LEARNED = 0.25
 """A run has learned something when its recall is above chance by
-:data:`ncfbench.reporting.quality.CLEAR_ERRORS`, and by this share of chance, or of what is missing
+:data:`ncfbench.runs.quality.CLEAR_ERRORS`, and by this share of chance, or of what is missing
 to 1 where that is less.
 """
 

@@ -9,12 +9,12 @@ from typing import Any
 from ncfbench.catalog import SAMPLERS
 from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
-from ncfbench.reporting.convergence import why_no_ratio, why_untrained
-from ncfbench.reporting.frames import Arms, Run, by_variant, interval_columns, over_seeds, paired
+from ncfbench.reporting.frames import Arms, Run, by_variant, over_seeds, paired
 from ncfbench.reporting.labels import unusual_label
 from ncfbench.reporting.quality import standard_error
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
 from ncfbench.runs.arms import Variant
+from ncfbench.runs.convergence import why_no_ratio, why_untrained
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing import intervals, speedups
@@ -99,7 +99,9 @@ def recall_rows(runs: Sequence[Run]) -> list[Row]:
         row["reported_epoch"] = _mean([summary["reported_epoch"] for summary in summaries])
         for name in (f"test_recall_at_{m}" for m in CUTOFFS):
             values = [summary[name] for summary in summaries]
-            row |= interval_columns(name, None if None in values else intervals.mean(values))
+            row |= intervals.interval_columns(
+                name, None if None in values else intervals.mean(values)
+            )
         row[f"{RECALL}_chance"] = summaries[-1].get(f"{RECALL}_chance")
         row[f"{RECALL}_error"] = None if reasons[0] else standard_error(summaries, RECALL)
         for name in (f"{RECALL}_new_items", f"{RECALL}_known_items"):
@@ -144,14 +146,14 @@ def _paired_values(pairs: Sequence[tuple[Run, Run]], *, is_baseline: bool) -> Ro
     row["full_iteration_spread"] = max(_spread(run) for run in [*runs, *bases])
     if may_divide:
         shorter = [base.seconds / run.seconds for run, base in pairs]
-        row |= interval_columns("per_iteration_speedup", intervals.geometric(shorter))
+        row |= intervals.interval_columns("per_iteration_speedup", intervals.geometric(shorter))
         steps = [
             (run.summary["step_iteration_seconds"], base.summary["step_iteration_seconds"])
             for run, base in pairs
         ]
         is_known = all(own and theirs for own, theirs in steps)
         step = intervals.geometric([b / a for a, b in steps]) if is_known else None
-        row |= interval_columns("step_per_iteration_speedup", step)
+        row |= intervals.interval_columns("step_per_iteration_speedup", step)
     # Iterations have their times also where it is unknown how soon a loss is reached.
     if obstacle:
         return row | obstacle
@@ -162,10 +164,10 @@ def _paired_values(pairs: Sequence[tuple[Run, Run]], *, is_baseline: bool) -> Ro
     if has_reached:
         row["iterations_to_reference"] = _mean([run.iterations_to_target for run in runs])
         row["seconds_to_reference"] = _mean([run.seconds_to_target for run in runs])
-    row |= interval_columns("iterations_speedup", speedup.iterations)
+    row |= intervals.interval_columns("iterations_speedup", speedup.iterations)
     row["iterations_speedup_at_most"] = speedup.iterations_at_most
     if may_divide or is_baseline:
-        row |= interval_columns("total_speedup", speedup.total)
+        row |= intervals.interval_columns("total_speedup", speedup.total)
         row["total_speedup_at_most"] = speedup.total_at_most
     if is_baseline:
         row["status"] = "baseline"

@@ -54,6 +54,10 @@ CERTAIN = (
     " data with more of them."
 )
 """Note beside a recall whose chance is 1."""
+CLEAR_ERRORS = 2.0
+"""Standard errors of a difference by which one recall must be above another, or above chance, to
+count as higher. Nearer ones are level; without an error nothing is known.
+"""
 NEGLIGIBLE = 40.0
 """The expected reciprocal rank is summed until the probability of a later rank is below e^-40."""
 

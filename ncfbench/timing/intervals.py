@@ -28,9 +28,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +113,21 @@ class Difference:
     def is_real(self, comparisons: int = 1) -> bool:
         """Return whether the first arm is above the second, over all of some comparisons."""
         return self.is_above(family_quantile(self.degrees, comparisons, sides=1))
+
+
+def interval_columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    """Return the three columns of an estimate: its value, and the ends of its interval."""
+    value, lower, upper = (
+        (None, None, None) if estimate is None else (estimate.value, estimate.lower, estimate.upper)
+    )
+    return {name: value, f"{name}_lower": lower, f"{name}_upper": upper}
+
+
+def estimate_of(row: Mapping[str, Any], name: str) -> Estimate | None:
+    """Return the estimate of three columns of a row over seeds; None where it has none."""
+    if row.get(name) is None:
+        return None
+    return Estimate(row[name], row[f"{name}_lower"], row[f"{name}_upper"], row["seeds"])
 
 
 def t_quantile(degrees: int, probability: float = (1 + CONFIDENCE) / 2) -> float:

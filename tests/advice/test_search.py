@@ -18,9 +18,10 @@ from ncfbench.config import complete
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.rule import Curve
-from ncfbench.reporting.arms import Arm, Runs, times_to_level
+from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.timing.ranking import NEAR, SHARE
+from ncfbench.timing.seeds import Curves, times_to_level
 
 
 def space(dataset, fixed=None, **given):
@@ -211,7 +212,7 @@ def test_neighbours_enter_once(tiny):
 def runs(values, seconds=1.0, features=0.0):
     """A curve of recalls, one in so many seconds."""
     losses = [-value for value in values]
-    return Runs({0: Curve(range(len(values)), losses, seconds)}, 0.0, features)
+    return Curves({0: Curve(range(len(values)), losses, seconds)}, 0.0, features)
 
 
 def ranked(found, **statuses):
@@ -245,8 +246,8 @@ def test_the_soonest_of_the_best_is_recommended():
     waits = replace(near, feature_seconds=10.0)
     assert soonest(found | {"near": waits}) == ("high", -0.6 * SHARE)
     assert soonest({}) is None
-    assert soonest({"none": Runs({})}) is None
-    unable = {"low": Runs({}), "high": high}
+    assert soonest({"none": Curves({})}) is None
+    unable = {"low": Curves({}), "high": high}
     assert soonest(unable | {"left": near}, left="left") == ("left", -0.6 * SHARE)
     assert soonest(unable | {"failed": near}, failed="failed") == ("high", -0.6 * SHARE)
 

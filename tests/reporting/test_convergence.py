@@ -7,7 +7,7 @@ from folders import write_run
 from invoked import check, invoke
 from kept import REPOSITORY, read
 
-from ncfbench.reporting.convergence import find_fault
+from ncfbench.runs.convergence import find_fault
 from ncfbench.storage import schemas, tables
 
 RESULTS = REPOSITORY / "results/citeulike-title-tags"

@@ -17,7 +17,7 @@ from ncfbench.reporting.blends import BlendResult
 from ncfbench.reporting.caveats import caveats
 from ncfbench.reporting.floors import FloorResult, Standing, standing
 from ncfbench.reporting.formats import three_digits, with_error
-from ncfbench.reporting.frames import grouped, interval_columns
+from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import (
     COLD_USERS,
@@ -33,6 +33,7 @@ from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.deploy import deployment
 from ncfbench.reporting.views.sentences import headline, tied_sentence, worth_sentence
 from ncfbench.runs.quality import CERTAIN
+from ncfbench.timing.intervals import interval_columns
 from ncfbench.timing.ranking import SHARE
 
 AnswerRow: TypeAlias = Arm | FloorResult | BlendResult

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ncfbench.catalog import find_sampler
-from ncfbench.reporting.quality import CLEAR_ERRORS
 from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.quality import CLEAR_ERRORS
 
 FIRST_PROBES = 2
 """A smallest loss at one of the first probes is a dip at the start: the time to it is made up by
