@@ -70,11 +70,12 @@ def keep_rows(path: Path, rows: Rows, schema: pa.Schema) -> Path:
     Raises:
         DataError: the folder cannot be written.
     """
+    fresh = [{name: row.get(name) for name in schema.names} for row in rows]
     try:
         kept = tables.read_rows(path, schema)
     except DataError:
         kept = None
-    if kept is None or _values(kept, schema.names) != _values(rows, schema.names):
+    if kept != fresh:
         tables.write_rows(path, rows, schema)
     return path
 
@@ -130,36 +131,26 @@ def find_races(runs_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
     return found, problems
 
 
-def _values(rows: Rows, names: Sequence[str]) -> list[list[Any]]:
-    return [[row.get(name) for name in names] for row in rows]
+KINDS = {"source": str, "label": str, "arguments": list} | dict.fromkeys(
+    ("options", "statistics", "files"), dict
+)
+"""Types of a manifest's entries."""
 
 
 def _is_manifest(fingerprint: str, value: object) -> bool:
     """Return whether a value is a manifest of this fingerprint, with the types a report reads."""
     if not isinstance(value, dict) or value.get("fingerprint") != fingerprint:
         return False
-    parts = [value.get("options"), value.get("statistics"), value.get("files", {})]
-    if not all(isinstance(part, dict) for part in parts):
+    if not all(isinstance(value.get(name, kind()), kind) for name, kind in KINDS.items()):
         return False
-    options, statistics, files = (dict(part) for part in parts)
+    options, statistics = value.get("options", {}), value.get("statistics", {})
+    words = [value.get("arguments", []), options.get("text", [])]
+    words += [option for option in options.values() if isinstance(option, list)]
     return (
-        isinstance(value.get("source", ""), str)
-        and isinstance(value.get("label", ""), str)
-        and _is_words(value.get("arguments", []))
-        and all(isinstance(file, dict) for file in files.values())
-        and all(_is_number(number) for number in statistics.values())
+        all(isinstance(each, list) and all(isinstance(w, str) for w in each) for each in words)
+        and not any(isinstance(option, dict) for option in options.values())
+        and all(isinstance(file, dict) for file in value.get("files", {}).values())
         and all(
-            option is None or isinstance(option, str | int | float) or _is_words(option)
-            for option in options.values()
+            isinstance(n, int | float) for n in (*statistics.values(), options.get("max_length", 0))
         )
-        and _is_words(options.get("text", []))
-        and _is_number(options.get("max_length", 0))
     )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_words(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)

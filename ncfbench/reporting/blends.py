@@ -40,8 +40,8 @@ class BlendResult:
 
     @property
     def name(self) -> str:
-        """Both parts."""
-        return f"{self.floor.row['floor']} and {self.of}, both"
+        """The floor that the runs are blended with."""
+        return f"both, with {self.floor.row['floor']}"
 
     @property
     def weight(self) -> float:

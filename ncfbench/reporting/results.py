@@ -33,13 +33,7 @@ from ncfbench.reporting.profiles import with_profile_times
 from ncfbench.reporting.rows import Comparison, compare
 from ncfbench.reporting.selection import check_baseline, left_out, select, unique, wanted_values
 from ncfbench.reporting.table import Table, in_section
-from ncfbench.reporting.views.answers import (
-    answer_frame,
-    answer_tables,
-    arms_tables,
-    as_rows,
-    quality_tables,
-)
+from ncfbench.reporting.views.answers import answer_frame, answer_tables, as_rows, detail_tables
 from ncfbench.reporting.views.board import as_row as board_row
 from ncfbench.reporting.views.board import board_tables
 from ncfbench.reporting.views.deploy import deployed_table
@@ -135,11 +129,8 @@ class Results:
         papers = speedup_tables(self.comparisons) + speedup_tables(self.profiled)
         papers += recall_tables(self.comparisons)
         found += in_section("main", papers)
-        details = [
-            *arms_tables(self.answers),
-            *quality_tables(self.answers),
-            *parts_tables([*self.comparisons, *self.profiled]),
-        ]
+        details = detail_tables(self.answers)
+        details += parts_tables([*self.comparisons, *self.profiled])
         claims = [claims_table(self.claims)] if self.claims else []
         paper = in_section("paper", [*claims, *self.beside_paper])
         return unique([*found, *in_section("detail", details), *paper])

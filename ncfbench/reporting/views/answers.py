@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -27,7 +26,6 @@ from ncfbench.reporting.quality import (
     NEW_ITEMS,
     RECALL,
     TEST_RECALL,
-    Quality,
 )
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.deploy import deployment
@@ -61,22 +59,19 @@ def columns_of(answer: Answer) -> list[Col]:
     ]
 
 
-def rows_of(answer: Answer) -> list[AnswerRow]:
-    """Return the arms, floors and blends of an answer."""
-    return [*answer.arms, *answer.floors, *answer.blends]
-
-
 def values_of(answer: Answer, row: AnswerRow) -> dict[str, Any]:
-    """Return what tables and JSON say of an arm, a floor or a blend; times in seconds."""
+    """Return what tables, CSV and JSON say of an arm, a floor or a blend; times in seconds."""
     measured = row.reported.values if row.reported else {}
     found = {
         "status": row.status,
         "seconds_to_level": row.total_seconds,
         "clock_seconds": None,
         "decided_by": _judged(answer, row),
-        TEST_RECALL: measured.get(RECALL),
-        f"{TEST_RECALL}_error": measured.get(f"{RECALL}_error"),
         "reported_epoch": row.epoch,
+    }
+    ends = ("", "_error")
+    found |= {
+        f"test_{name}{end}": measured.get(f"{name}{end}") for name in MEASURES for end in ends
     }
     return found | _of_arm(row) if isinstance(row, Arm) else found
 
@@ -93,6 +88,11 @@ def _of_arm(arm: Arm) -> dict[str, Any]:
         **interval_columns("times_slower", arm.behind),
         "runs": [run.name for run in arm.runs.values()],
     }
+
+
+def named_values(answer: Answer, rows: Iterable[tuple[str, AnswerRow]]) -> list[dict[str, Any]]:
+    """Return :func:`values_of` rows of an answer, each below a name."""
+    return [{"name": name, **values_of(answer, row)} for name, row in rows]
 
 
 def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Table:
@@ -128,12 +128,8 @@ def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Ta
     below += [FLOORS_NOTE] if answer.floors else []
     if (answer.chance or 0.0) >= 1:
         below.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
-    shown, name = _named_values(answer, rows), answer.named("answer")
+    shown, name = named_values(answer, rows), answer.named("answer")
     return Table.of(answer.title, columns, shown, [*below, *notes], name=name, lead=lead)
-
-
-def _named_values(answer: Answer, rows: Sequence[tuple[str, AnswerRow]]) -> list[dict[str, Any]]:
-    return [{"name": name, **values_of(answer, row)} for name, row in rows]
 
 
 def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[Table]:
@@ -158,58 +154,35 @@ def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> li
     return tables
 
 
-def arms_tables(answers: Sequence[Answer]) -> list[Table]:
-    """Return all arms of each answer whose own table leaves some out."""
-    return [
-        Table.of(
-            f"All arms: {answer.config.dataset}, {answer.metric}",
-            [Col("arm", "name", wraps=True), *columns_of(answer)],
-            _named_values(answer, [(arm.name, arm) for arm in answer.arms]),
-            [f"{EPOCH_NOTE}. {ERROR}."],
-            name=answer.named("arms"),
-        )
-        for answer in answers
-        if len(answer.arms) > len(answer.main)
-    ]
-
-
-def quality_tables(answers: Sequence[Answer]) -> list[Table]:
-    """Return all measures of the main arms of each answer at the epoch that they report, and those
-    of floors and blends.
+def detail_tables(answers: Sequence[Answer]) -> list[Table]:
+    """Return all arms of each answer whose own table leaves some out, and all measures of its main
+    arms at the epoch that they report, of floors and blends.
     """
-    return [_quality_table(answer, arms) for answer in answers if (arms := _evaluated(answer))]
-
-
-def _evaluated(answer: Answer) -> list[tuple[str, Quality]]:
-    arms = [arm for arm in answer.main if arm.reported]
-    rows: list[AnswerRow] = [*arms, *answer.floors, *answer.blends] if arms else []
-    return [(row.name, row.reported) for row in rows if row.reported]
-
-
-def _quality_table(answer: Answer, arms: Sequence[tuple[str, Quality]]) -> Table:
-    measures = {
-        name: heading
-        for name, heading in MEASURES.items()
-        if any(quality.values[name] is not None for _, quality in arms)
-    }
-    cols = [Col("arm", 0, wraps=True), Col("epoch", lambda row: row[1].epoch, ".3g")]
-    cols += [Col(heading, partial(_measure, name)) for name, heading in measures.items()]
-    chances = [
-        f"{heading} {chance:.3f}"
-        for name, heading in measures.items()
-        if (chance := arms[0][1].values.get(f"{name}_chance")) is not None
-    ]
-    notes = [f"By chance: {', '.join(chances)}."] if chances else []
-    notes.append(f"{ERROR}; only that of recall@50 has a part of the items.")
-    if parts := [heading for name, heading in PARTS.items() if name in measures]:
-        notes.append(f"{', '.join(parts)}: recall@50 of these alone.".capitalize())
-    kind = "test links" if KNOWN_ITEMS in measures else "cold test items"
-    title = f"Quality on {kind}: {answer.config.dataset}"
-    return Table.of(title, cols, arms, notes, name=answer.named("quality"))
-
-
-def _measure(name: str, row: tuple[str, Quality]) -> str:
-    return row[1].text(name)
+    tables = []
+    for answer in answers:
+        name, cols = answer.config.dataset, [Col("arm", "name", wraps=True)]
+        if len(answer.arms) > len(answer.main):
+            arms = named_values(answer, [(arm.name, arm) for arm in answer.arms])
+            title, columns = f"All arms: {name}, {answer.metric}", cols + columns_of(answer)
+            notes = [f"{EPOCH_NOTE}. {ERROR}."]
+            tables.append(Table.of(title, columns, arms, notes, name=answer.named("arms")))
+        able: list[AnswerRow] = [*answer.main, *answer.floors, *answer.blends]
+        rows = named_values(answer, [(row.name, row) for row in able if row.reported])
+        measures = [
+            each for each in MEASURES if any(row[f"test_{each}"] is not None for row in rows)
+        ]
+        if not any(arm.reported for arm in answer.main):
+            continue
+        for each in measures:
+            cols.append(Col(MEASURES[each], (f"test_{each}", f"test_{each}_error"), with_error))
+        cols.insert(1, Col("epoch", "reported_epoch", ".3g"))
+        notes = [f"{ERROR}; only that of recall@50 has a part of the items."]
+        if parts := [heading for each, heading in PARTS.items() if each in measures]:
+            notes.append(f"{', '.join(parts)}: recall@50 of these alone.".capitalize())
+        kind = "test links" if KNOWN_ITEMS in measures else "cold test items"
+        title = f"Quality on {kind}: {name}"
+        tables.append(Table.of(title, cols, rows, notes, name=answer.named("quality")))
+    return tables
 
 
 def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -218,44 +191,30 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
     Args:
         locations: as for :func:`answer_tables`.
     """
-    return [
-        {
-            "dataset": answer.config.dataset,
-            "data_fingerprint": answer.data_fingerprint,
-            "deploy": found and found.facts,
-            "headline": headline(answer),
-            "caveats": [caveat._asdict() for caveat in reasons],
-            **facts(answer),
-            "arms": [
-                {
-                    "arm": arm.name,
-                    "flags": flags(arm.config, of_model=True),
-                    **values_of(answer, arm),
-                }
-                for arm in answer.arms
-            ],
-        }
-        for answer in answers
-        for reasons in [caveats(answer)]
-        for found in [deployment(answer, reasons, locations)]
-    ]
+    rows = []
+    for answer in answers:
+        reasons = caveats(answer)
+        found = deployment(answer, reasons, locations)
+        named = {"dataset": answer.config.dataset, "data_fingerprint": answer.data_fingerprint}
+        said = {"deploy": found and found.facts, "headline": headline(answer)}
+        doubts = {"caveats": [caveat._asdict() for caveat in reasons]}
+        arms = [
+            {"arm": arm.name, "flags": flags(arm.config, of_model=True), **values_of(answer, arm)}
+            for arm in answer.arms
+        ]
+        rows.append({**named, **said, **doubts, **facts(answer), "arms": arms})
+    return rows
 
 
-def answer_frame(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+def answer_frame(answers: Iterable[Answer]) -> list[dict[str, Any]]:
     """Return a row for each arm, floor and blend of some answers, for CSV; times in seconds."""
-    rows = [(answer, row) for answer in answers for row in rows_of(answer)]
-    return [
-        {
-            "dataset": answer.config.dataset,
-            "data_fingerprint": answer.data_fingerprint,
-            "metric": answer.metric,
-            "split": answer.split,
-            "level": answer.target,
-            "arm": row.name,
-            **values_of(answer, row),
-        }
-        for answer, row in rows
-    ]
+    frame = []
+    for answer in answers:
+        rows: list[AnswerRow] = [*answer.arms, *answer.floors, *answer.blends]
+        named = {"dataset": answer.config.dataset, "data_fingerprint": answer.data_fingerprint}
+        named |= {name: getattr(answer, name) for name in ("metric", "split", "target")}
+        frame += [named | row for row in named_values(answer, [(row.name, row) for row in rows])]
+    return frame
 
 
 def facts(answer: Answer) -> dict[str, Any]:
