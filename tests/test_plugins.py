@@ -20,9 +20,9 @@ from ncfbench.config import Locations, complete, digest
 from ncfbench.errors import UsageError
 from ncfbench.models.losses import SampledSoftmax
 from ncfbench.reporting.frames import group
-from ncfbench.reporting.labels import run_command, unusual_label
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
+from ncfbench.runs.labels import run_command, unusual_label
 from ncfbench.sweeps import cells as sweeps
 from ncfbench.sweeps.files import read_sweep
 from ncfbench.training.run import run

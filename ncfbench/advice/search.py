@@ -20,7 +20,7 @@ from ncfbench.catalog import BUILT_IN, all_settings
 from ncfbench.catalog.presets import PORTFOLIO
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
-from ncfbench.reporting.labels import NAMED, SHORT
+from ncfbench.runs.labels import NAMED, SHORT
 
 PROBE_LINKS = 256
 """Links of a probe: rankings decide, and a probe of the usual size takes a fifth of such a race."""

@@ -17,11 +17,11 @@ from ncfbench.reporting.answers import Caveat
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.caveats import best_caveats, busy_caveats, floor_caveats
 from ncfbench.reporting.formats import counted, three_digits
-from ncfbench.reporting.labels import run_command
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views import answers, sentences
 from ncfbench.reporting.views.deploy import deployment
 from ncfbench.runs.arms import Variant
+from ncfbench.runs.labels import run_command
 
 LEAST_TRAINING = 1 / 3
 """Share of the time that must be training for an answer."""

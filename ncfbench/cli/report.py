@@ -115,10 +115,8 @@ def report(
     The answer about each data set says what ranks best soonest, whether to train at all, and what
     each choice is worth, by recall of validation links. Then come the paper's speedup table, with
     who comes down to the baseline's smallest loss soonest, and its recall table. The baseline is
-    IID for pointwise losses and Negative Sampling for pairwise ones, or that of --baseline. Runs of
-    several data sets also have a board: the seconds of each way to train to 0.97 of the best
-    quality. It comes first where the name of a sweep is given. Speedups and recalls are also
-    written beside the runs as Parquet, over the usual baseline.
+    IID for pointwise losses and Negative Sampling for pairwise ones, or that of --baseline. Both
+    tables are also written beside the runs as Parquet, over the usual baseline.
 
     Example: ncfbench report --full --paper
     """

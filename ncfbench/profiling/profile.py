@@ -21,9 +21,9 @@ from ncfbench.profiling import cost_rows, rounds
 from ncfbench.profiling.calibration import BatchMaker, calibration_points
 from ncfbench.profiling.cost_model import Counts
 from ncfbench.profiling.cost_rows import Row
-from ncfbench.reporting.labels import unusual_settings
 from ncfbench.rng import Streams
 from ncfbench.runs import signals
+from ncfbench.runs.labels import unusual_settings
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import environment

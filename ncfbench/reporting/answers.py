@@ -20,11 +20,11 @@ from ncfbench.reporting.blends import BlendResult, blend_of
 from ncfbench.reporting.floors import FloorResult, best_of
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, grouped
-from ncfbench.reporting.labels import NO_CHOICES, choices_label, choices_of, other_revisions
 from ncfbench.reporting.quality import RECALL, TEST_RECALL
 from ncfbench.reporting.ranked import above_chance_at, rank_soonest
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
+from ncfbench.runs.labels import NO_CHOICES, choices_label, choices_of, other_revisions
 
 FALLING = 0.03
 """A measure that improved by a larger share in the last doubling of the clock still improves."""

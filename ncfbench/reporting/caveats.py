@@ -5,8 +5,8 @@ from __future__ import annotations
 from ncfbench.reporting.answers import Answer, Caveat, reads
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.labels import seeds_label
 from ncfbench.runs.folder import are_interleaved
+from ncfbench.runs.labels import seeds_label
 from ncfbench.timing.intervals import QUALITY_SPREAD
 from ncfbench.timing.speedups import BUSY_SPREAD
 

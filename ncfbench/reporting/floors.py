@@ -17,9 +17,9 @@ from ncfbench.reporting.quality import (
     RECALL,
     Quality,
     quality_of_rows,
-    validation_recall,
 )
 from ncfbench.runs.quality import CLEAR_ERRORS, difference
+from ncfbench.runs.reported import validation_recall
 from ncfbench.timing import intervals
 
 TITLES = {

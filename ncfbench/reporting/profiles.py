@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ncfbench.reporting.labels import unusual_settings
 from ncfbench.reporting.rows import Comparison
 from ncfbench.runs.arms import COMPUTATION_SETTINGS, TIMELESS_SETTINGS, Variant, shared_settings
+from ncfbench.runs.labels import unusual_settings
 from ncfbench.timing.intervals import Estimate, estimate_of, interval_columns, product
 from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 

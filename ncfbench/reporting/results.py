@@ -25,7 +25,6 @@ from ncfbench.reporting.beside import (
     keep_rows,
     write_manifests,
 )
-from ncfbench.reporting.board import Board, find_board
 from ncfbench.reporting.claims import ClaimVerdict, judge_claims
 from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
@@ -34,8 +33,6 @@ from ncfbench.reporting.rows import Comparison, compare
 from ncfbench.reporting.selection import check_baseline, left_out, select, unique, wanted_values
 from ncfbench.reporting.table import Table, in_section
 from ncfbench.reporting.views.answers import answer_frame, answer_tables, as_rows, detail_tables
-from ncfbench.reporting.views.board import as_row as board_row
-from ncfbench.reporting.views.board import board_tables
 from ncfbench.reporting.views.deploy import deployed_table
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.results import parts_tables, recall_tables, speedup_tables
@@ -115,7 +112,7 @@ class Results:
     @cached_property
     def tables(self) -> list[Table]:
         """All tables of the runs, each with its section: ``answer``, ``main``, ``detail`` or
-        ``paper``. The board has none; it is first where a sweep is reported.
+        ``paper``.
         """
         rows = [row for row in self.answer_rows if row["deploy"]]
         deployed = [(row["dataset"], row["deploy"]) for row in rows]
@@ -124,8 +121,6 @@ class Results:
         answers = [deployed_table(deployed)] if has_several else []
         answers += answer_tables(self.answers, self.locations)
         found = in_section("answer", answers)
-        board = board_tables(self.board)
-        found = [*board, *found] if self.is_of_sweep else [*found, *board]
         papers = speedup_tables(self.comparisons) + speedup_tables(self.profiled)
         papers += recall_tables(self.comparisons)
         found += in_section("main", papers)
@@ -152,16 +147,11 @@ class Results:
         runs = (run for run in self.runs if run.data_fingerprint in digests)
         return [*dict.fromkeys(run.config.dataset for run in runs)]
 
-    @cached_property
-    def board(self) -> Board | None:
-        """The contestants of several data sets beside each other."""
-        return find_board(self.answers)
-
     @property
     def document(self) -> dict[str, Any]:
-        """The answers, the board and the rows of tables as plain objects, for JSON."""
+        """The answers and the rows of tables as plain objects, for JSON."""
         rows = {name: rows for name, rows in self.frames().items() if name != "answers"}
-        return {"answers": self.answer_rows, "board": board_row(self.board), **rows}
+        return {"answers": self.answer_rows, **rows}
 
     def frames(self, *, full: bool = False) -> dict[str, Rows]:
         """Return rows of numbers by name: those of answers, of the paper's tables and of claims.

@@ -10,12 +10,12 @@ from ncfbench.catalog import SAMPLERS
 from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Arms, Run, by_variant, over_seeds, paired
-from ncfbench.reporting.labels import unusual_label
-from ncfbench.reporting.quality import standard_error
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.convergence import why_no_ratio, why_untrained
 from ncfbench.runs.folder import are_interleaved
+from ncfbench.runs.labels import unusual_label
+from ncfbench.runs.reported import standard_error
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing import intervals, speedups
 

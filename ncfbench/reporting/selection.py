@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from ncfbench.config import RunConfig, all_settings, identity_of
 from ncfbench.errors import UsageError, nearest
 from ncfbench.reporting.frames import compared_by, grouped
-from ncfbench.reporting.labels import SHORT, run_command
 from ncfbench.reporting.table import Table
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.labels import SHORT, run_command
 
 T = TypeVar("T")
 LETTERS = {letter: name for name, letter in SHORT.items()} | {"rate": "learning_rate"}

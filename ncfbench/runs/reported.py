@@ -5,11 +5,16 @@ The epoch is chosen from the curve wherever a run is read.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ncfbench.storage.schemas import QUALITY_COLUMNS
 from ncfbench.timing import speedups
+
+if TYPE_CHECKING:
+    from ncfbench.runs.folder import RunRecord
 
 NO_VALIDATION = "last epoch, without validation"
 BY_VALIDATION = "validation"
@@ -39,11 +44,7 @@ def is_chosen(curve: Sequence[Row], patience: int) -> bool:
 
 
 def _validated(curve: Sequence[Row]) -> list[Row]:
-    return [
-        row
-        for row in curve
-        if row.get(MEASURE) is not None and (row.get(f"{MEASURE}_chance") or 0.0) < 1
-    ]
+    return [row for row in curve if validation_recall(row) is not None]
 
 
 def _search(validated: Sequence[Row], patience: int) -> tuple[Row, int]:
@@ -102,3 +103,45 @@ def describe_fall(curve: Sequence[Row], patience: int) -> str | None:
         f" epoch {last[0]['epoch']:g}: fewer epochs would do. Epoch {reported['epoch']:g} is"
         " reported, exported and recommended from."
     )
+
+
+def reported_row(run: RunRecord) -> Row | None:
+    """Return the row of a run's curve whose quality it reports; None where it has no recall of test
+    links.
+    """
+    row, _ = choose_epoch(run.curve, run.config.patience)
+    return None if row is None or row.get(TEST) is None else row
+
+
+def standard_error(rows: Sequence[Row], measure: str) -> float | None:
+    """Return the standard error of a measure's mean over seeds; None where some run kept no error.
+
+    It has a part of the users, for recall@50 one of the items, and one of the seeds where there are
+    several. All seeds rank the same users and items, so only the part of the seeds falls with their
+    number.
+
+    Args:
+        rows: a row of each seed, of a curve or a summary.
+    """
+    ends = ("_error", "_item_error") if measure.endswith("recall_at_50") else ("_error",)
+    parts = [row.get(f"{measure}{end}") for row in rows for end in ends]
+    if None in parts:
+        return None
+    shared = math.fsum(part**2 for part in parts if part is not None)
+    values = [row[measure] for row in rows]
+    of_seeds = statistics.variance(values) if len(values) > 1 else 0.0
+    return math.sqrt((shared + of_seeds) / len(rows))
+
+
+def validation_recall(row: Row) -> float | None:
+    """Return the recall@50 of validation links in a row; None where it was not evaluated, or is 1
+    by construction, which chooses nothing.
+    """
+    return None if (row.get(f"{MEASURE}_chance") or 0.0) >= 1 else row.get(MEASURE)
+
+
+def mean_of(rows: Sequence[Row], column: str) -> float | None:
+    """Return the mean of a column; None where some row lacks it."""
+    values = [row.get(column) for row in rows]
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if len(known) == len(values) else None

@@ -12,8 +12,8 @@ from invoked import invoke
 from ncfbench.advice.question import Question
 from ncfbench.advice.summary import advise_command
 from ncfbench.config import RunConfig, complete, digest
-from ncfbench.reporting.labels import run_command
 from ncfbench.runs.arms import Variant
+from ncfbench.runs.labels import run_command
 
 SETTINGS: list[dict[str, Any]] = [
     {},

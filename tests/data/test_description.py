@@ -13,6 +13,7 @@ from invoked import check, invoke
 from prepared import store_prepared
 from rich.console import Console
 
+from ncfbench.cli.description import bar, description_tables
 from ncfbench.config import complete
 from ncfbench.data import store
 from ncfbench.data.content import Content
@@ -23,7 +24,6 @@ from ncfbench.data.sources import Preparation
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.reporting.render.terminal import TableView
-from ncfbench.cli.description import bar, description_tables
 from ncfbench.rng import Streams
 from ncfbench.sampling import contents
 from ncfbench.sampling.contents import configurations, distinct_nodes

@@ -7,7 +7,6 @@ from literal_runs import record
 from rich.console import Console
 
 from ncfbench.reporting.frames import group
-from ncfbench.reporting.labels import seeds_label
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.reporting.rows import compare
 from ncfbench.reporting.views.layout import marks
@@ -18,6 +17,7 @@ from ncfbench.reporting.views.results import (
     speedup_tables,
 )
 from ncfbench.reporting.views.run import run_table
+from ncfbench.runs.labels import seeds_label
 
 
 def test_names_are_text_and_not_markup():

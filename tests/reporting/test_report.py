@@ -12,7 +12,6 @@ from literal_runs import record, rows_of
 from ncfbench.errors import UsageError
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting import frames
-from ncfbench.reporting.labels import run_command, unusual_label
 from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.rows import compare
 from ncfbench.reporting.table import Col
@@ -21,6 +20,7 @@ from ncfbench.reporting.views.results import recall_tables, speedup_tables
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import read_all
+from ncfbench.runs.labels import run_command, unusual_label
 from ncfbench.runs.quality import Evaluation
 
 

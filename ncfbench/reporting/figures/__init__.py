@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ncfbench.reporting.figures.curves import draw_answer, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing
-from ncfbench.reporting.labels import unusual_label
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.selection import free_name
 from ncfbench.reporting.table import slug
+from ncfbench.runs.labels import unusual_label
 
 KINDS = ("svg", "png", "pdf")
 """Kinds of files of each figure."""

@@ -26,9 +26,9 @@ from ncfbench.reporting.figures.drawing import (
     thin,
 )
 from ncfbench.reporting.frames import Run, by_variant
-from ncfbench.reporting.labels import label
 from ncfbench.reporting.quality import TEST_RECALL
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
+from ncfbench.runs.labels import label
 
 MOST_NAMED = 8
 """Arms of an answer that are named and coloured; the others are grey."""

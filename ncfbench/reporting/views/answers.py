@@ -17,7 +17,6 @@ from ncfbench.reporting.caveats import caveats
 from ncfbench.reporting.floors import FloorResult, Standing, standing
 from ncfbench.reporting.formats import three_digits, with_error
 from ncfbench.reporting.frames import grouped
-from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import (
     COLD_USERS,
     EPOCH_NOTE,
@@ -30,6 +29,7 @@ from ncfbench.reporting.quality import (
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.deploy import deployment
 from ncfbench.reporting.views.sentences import headline, tied_sentence, worth_sentence
+from ncfbench.runs.labels import flags
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.intervals import interval_columns
 from ncfbench.timing.ranking import SHARE

@@ -11,9 +11,10 @@ from ncfbench.errors import shown
 from ncfbench.reporting.answers import Answer, Caveat, Code
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.quality import ERROR, RECALL, Quality, reported_row, validation_recall
+from ncfbench.reporting.quality import ERROR, RECALL, Quality
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.sentences import tied_sentence, worth_sentence
+from ncfbench.runs.reported import reported_row, validation_recall
 
 CONFIDENCE = ("high", "fair", "low")
 

@@ -11,10 +11,10 @@ from typing import Any
 from ncfbench.catalog import ENCODERS, SAMPLERS, find_encoder
 from ncfbench.paper.printed import Measure
 from ncfbench.reporting.frames import grouped
-from ncfbench.reporting.labels import data_headings, label, unusual_label
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Table, sentence
 from ncfbench.runs.arms import sampler_label
+from ncfbench.runs.labels import data_headings, label, unusual_label
 from ncfbench.timing.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]

@@ -15,8 +15,8 @@ from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.blends import BlendResult
 from ncfbench.reporting.floors import FloorResult, Standing, best_of, compare, standing
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.labels import flags
 from ncfbench.reporting.quality import NDCG, RECALL, Quality
+from ncfbench.runs.labels import flags
 from ncfbench.timing.ranking import SHARE
 
 MOST_NAMED = 3

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ncfbench.catalog import find_encoder, find_loss
+from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig, all_settings, default_values, identity_of, revisions_of
-from ncfbench.reporting.frames import Run
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
 
@@ -32,7 +31,7 @@ SHORT = {
 """Settings by their short names in labels of models and in the names of candidates."""
 
 
-def label(runs: Sequence[Run]) -> str:
+def label(runs: Sequence[RunRecord]) -> str:
     """Return b, s and k, other settings that differ from the defaults, and the seeds.
 
     s and k are those of arms that name none, such as ``b=512, s=4, k=10, epochs=8, seeds 0 to 2``.
@@ -41,19 +40,15 @@ def label(runs: Sequence[Run]) -> str:
         runs: with the same :func:`unusual_label`.
     """
     first, encoders = runs[0].config, dict.fromkeys(run.config.encoder for run in runs)
-    parts = [f"b={first.batch_size}", *usual_shape((run.variant for run in runs), encoders)]
+    parts = [
+        f"b={first.batch_size}",
+        *usual_shape((Variant.of(run.config) for run in runs), encoders),
+    ]
     parts += [
         unusual_label(runs[0], ["batch_size"]),
-        seeds_label({run.config.seed for run in runs}),
+        seeds_label({config.seed for config in configs}),
     ]
     return ", ".join(filter(None, parts))
-
-
-def subject(runs: Sequence[Run]) -> str:
-    """Return data set, encoder and loss of runs that compare, and their :func:`label`."""
-    config = runs[0].config
-    titles = find_encoder(config.encoder).title, find_loss(config.loss).title
-    return ", ".join([config.dataset, *titles, label(runs)])
 
 
 def data_headings(data: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
