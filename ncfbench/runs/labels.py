@@ -39,11 +39,9 @@ def label(runs: Sequence[RunRecord]) -> str:
     Args:
         runs: with the same :func:`unusual_label`.
     """
-    first, encoders = runs[0].config, dict.fromkeys(run.config.encoder for run in runs)
-    parts = [
-        f"b={first.batch_size}",
-        *usual_shape((Variant.of(run.config) for run in runs), encoders),
-    ]
+    configs = [run.config for run in runs]
+    encoders = dict.fromkeys(config.encoder for config in configs)
+    parts = [f"b={configs[0].batch_size}", *usual_shape(map(Variant.of, configs), encoders)]
     parts += [
         unusual_label(runs[0], ["batch_size"]),
         seeds_label({config.seed for config in configs}),
