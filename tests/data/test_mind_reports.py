@@ -11,7 +11,7 @@ from ncfbench.data import prepare as prepare_data
 from ncfbench.data.sources import mind
 from ncfbench.data.sources.mind import Options
 from ncfbench.reporting import beside
-from ncfbench.reporting.figures import figures
+from ncfbench.reporting.figures import drawn
 from ncfbench.reporting.render import html
 from ncfbench.reporting.results import collect
 from ncfbench.storage import tables
@@ -39,9 +39,9 @@ def test_reports_name_the_stand_in_and_its_command(tmp_path, monkeypatch):
     shares = "test_fraction=0.0, validation_fraction=0.0"
     command = f"prepare mind --name citeulike --from FOLDER  # from Python, with {shares}"
     assert command in text
-    drawn = list(filter(None, (draw() for draw in figures(results).values())))
-    assert drawn
-    assert all(one.figure.get_suptitle().endswith(mind.LABEL) for one in drawn)
+    figures = drawn(results).values()
+    assert figures
+    assert all(one.figure.get_suptitle().endswith(mind.LABEL) for one in figures)
     assert results.beside_paper == [], "they are not the paper's data"
 
 

@@ -19,7 +19,7 @@ def judged(runs, busy=""):
     comparisons = compare(group(runs))
     for row in itertools.chain(*(each.speedups for each in comparisons)):
         row["full_iteration_spread"] = 0.3 if row["sampler"] == busy else 0.1
-    found = judge_claims(comparisons, [])
+    found = judge_claims(comparisons)
     assert len({one.claim for one in found}) == len(found)
     return {one.claim: one for one in found}
 

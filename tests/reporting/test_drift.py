@@ -28,7 +28,7 @@ def folder(reported, tmp_path):
 
 
 def wrong(folder):
-    found = verify(collect(folder, folder)).mismatches
+    _, found = verify(collect(folder, folder))
     return {(one.table, one.cell.split("/")[-1], one.column) for one in found}
 
 

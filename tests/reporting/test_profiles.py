@@ -8,9 +8,9 @@ from literal_runs import record
 
 from ncfbench.reporting.claims import judge_claims
 from ncfbench.reporting.frames import group
-from ncfbench.reporting.profiles import find_profiled
+from ncfbench.reporting.profiles import with_profile_times
 from ncfbench.reporting.rows import compare
-from ncfbench.reporting.views.profiled import profiled_tables
+from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.storage import schemas
 
 
@@ -39,7 +39,7 @@ def profile(*samplers, **more):
 
 
 def joined(runs, rows, baseline=None):
-    return find_profiled(compare(group(runs, baseline)), rows)
+    return with_profile_times(compare(group(runs, baseline)), rows)
 
 
 IID, NS = ("iid", [9, 5, 3], 40), ("ns", [9, 4, 2], 10)
@@ -52,34 +52,29 @@ def test_the_runs_give_iterations_and_the_profile_their_length():
         runs += [record("iid", [9, 5, 3], 400, seed=seed), record("ns", [9, 4, 2], 4000, seed=seed)]
         runs.append(record("strat", [9, 5, 4], 1, seed=seed))
     (found,) = joined(runs, profile(("iid", 40), ("ns", 10), ("strat", 8), ("neg", 40)))
-    assert found.computation == ""
-    by_sampler = {row["sampler"]: row for row in found.rows}
-    assert list(by_sampler) == ["iid", "ns", "strat"]  # neg has no run
-    shared, strata = by_sampler["ns"], by_sampler["strat"]
-    assert shared["iterations"].value == pytest.approx(200 / 150)
-    assert shared["seconds"] == pytest.approx(0.01)
-    assert shared["total"].value == pytest.approx(200 / 150 * 4)
-    # Equal seeds have no spread: the interval is the profile's.
-    assert shared["total"].upper == pytest.approx(200 / 150 * 4.4)
-    assert (strata["total"], strata["at_most"]) == (None, pytest.approx(1 * 5))
-    (table,) = profiled_tables([found])
+    assert found.timed_by == "profile of 7 rounds"
+    by_sampler = {row["sampler"]: row for row in found.speedups}
+    assert set(by_sampler) == {"iid", "ns", "strat"}  # neg has no run
+    assert by_sampler["ns"]["full_iteration_seconds"] == pytest.approx(0.01)
+    (table,) = speedup_tables([found])
+    assert table.title.startswith("Speedup over iid with times of a profile of 7 rounds, SG loss")
+    # Equal seeds have no spread: the intervals are the profile's.
     assert [[cell.text for cell in row] for row in table.rows] == [
-        ["iid", "40", "1.00", "1.00", "1.00", "2"],
-        ["ns", "10", "4.00 [3.64, 4.40]", "1.33", "5.33 [4.85, 5.87]", "2"],
-        ["strat", "8", "5.00 [4.55, 5.50]", "< 1.00", "< 5.00", "2"],
+        ["CNN", "iid", "1.00", "1.00", "1.00", "2"],
+        ["CNN", "strat", "5.00 [4.55, 5.50]", "< 1.00 (0/2)", "< 5.00 (0/2)", "2"],
+        ["CNN", "ns", "4.00 [3.64, 4.40]", "1.33 [1.33, 1.33]", "5.33 [4.85, 5.87]", "2"],
     ]
+    assert "ns comes down to the smallest loss of iid 5.33 times sooner" in table.lead
 
 
-def test_profiles_of_two_machines_have_names_of_their_own():
+def test_of_profiles_of_two_machines_the_last_counts():
     runs = [record(*IID), record(*NS)]
     one, other = (
         profile(("iid", 40), ("ns", ms), environment_key=key * 64)
         for ms, key in ((10, "a"), (20, "b"))
     )
-    found = profiled_tables(joined(runs, [*one, *other]))
-    assert [table.name[-7:] for table in found] == ["-aaaaaa", "-bbbbbb"]
-    assert [table.title[-18:] for table in found] == ["environment aaaaaa", "environment bbbbbb"]
-    assert "environment" not in profiled_tables(joined(runs, one))[0].title
+    (found,) = joined(runs, [*one, *other])
+    assert row_of(found)["per_iteration_speedup"] == 2
 
 
 def test_another_computation_has_the_iterations_of_the_runs_there_are():
@@ -87,15 +82,19 @@ def test_another_computation_has_the_iterations_of_the_runs_there_are():
     runs = [record(*IID), record(*NS)]
     plain = profile(("iid", 200), ("ns", 20), unusual_settings="convolution=plain", settings="two")
     usual = profile(("iid", 40), ("ns", 10))
-    found = {each.computation: each for each in joined(runs, [*usual, *plain])}
-    assert set(found) == {"", "convolution=plain"}
-    total = found["convolution=plain"].rows[1]["total"]
-    assert (total.value, total.lower) == (pytest.approx(200 / 150 * 10), None)
-    assert len({table.name for table in profiled_tables(list(found.values()))}) == 2
+    found = {each.timed_by: each for each in joined(runs, [*usual, *plain])}
+    assert set(found) == {"profile of 7 rounds", "profile of 7 rounds, convolution=plain"}
+    row = row_of(found["profile of 7 rounds, convolution=plain"])
+    assert row["total_speedup"] == pytest.approx(200 / 150 * 10)
+    assert row["total_speedup_lower"] is None
+    assert len({table.name for table in speedup_tables([*found.values()])}) == 2
     runs += [record(*IID, convolution="plain"), record("ns", [9, 4, 1], 10, convolution="plain")]
     (own,) = joined(runs, plain)
-    total = own.rows[1]["total"]
-    assert total.value == pytest.approx(200 / (100 + 100 / 3) * 10)
+    assert row_of(own)["total_speedup"] == pytest.approx(200 / (100 + 100 / 3) * 10)
+
+
+def row_of(comparison):
+    return next(row for row in comparison.speedups if row["sampler"] == "ns")
 
 
 @pytest.mark.parametrize(
@@ -124,9 +123,8 @@ def test_another_baseline_than_the_profile_s_is_left_out():
 
 
 def soonest(runs, rows):
-    """Verdicts by profiles; the runs' own differ in words."""
-    verdicts = judge_claims(compare(group(runs)), joined(runs, rows))
-    return [verdict for verdict in verdicts if "profile" in verdict.evidence]
+    """Verdicts by profiles on who is soonest."""
+    return judge_claims(joined(runs, rows))
 
 
 def test_the_soonest_is_judged_by_the_profile_s_times():
@@ -142,18 +140,18 @@ def test_the_soonest_is_judged_by_the_profile_s_times():
     assert found.value == pytest.approx(2)
     # Both ratios over iid are known to 10 %, so theirs is to the root of two such errors.
     assert found.lower == pytest.approx(2 / 1.1 ** math.sqrt(2))
-    assert "2.00 times sooner than the next, ns, with iterations as long as in" in found.evidence
+    assert found.evidence.startswith("2.00 times sooner than the next, ns")
+    assert found.settings == "profile of 7 rounds"
     (slower,) = soonest(runs, profile(("iid", 40), ("ns", 5), ("strat-ns", 10)))
     assert slower.verdict == "not reproduced"
     (unknown,) = soonest(runs, profile(("iid", 40), ("strat-ns", 10)))
-    assert unknown.evidence == "an iteration of ns was not profiled"
-    assert not soonest(runs, [row | {"rounds": 3} for row in rows])
+    assert unknown.evidence == "ns was not profiled"
+    (few,) = soonest(runs, [row | {"rounds": 3} for row in rows])
+    assert few.verdict == "undecided"
 
 
 def test_few_rounds_give_no_interval():
     runs = [record(*IID, seed=seed) for seed in (0, 1)]
     runs += [record("ns", [9, 4, 2 - seed], 10, seed=seed) for seed in (0, 1)]
     (found,) = joined(runs, profile(("iid", 40), ("ns", 10), rounds=3))
-    shared = found.rows[1]
-    assert shared["total"].lower is None
-    assert "too few for an interval" in profiled_tables([found])[0].notes[0]
+    assert row_of(found)["total_speedup_lower"] is None
