@@ -222,5 +222,5 @@ def change(folder, table, edit):
 
 def answers_of(folder):
     """The answers as ``report --json`` prints them."""
-    found: Rows = collect(folder, folder).answered["answers"]
+    found: Rows = collect(folder, folder).answer_rows
     return found

@@ -65,30 +65,31 @@ def test_the_soonest_of_about_the_best_is_recommended(tmp_path):
     of_sampler = [("sampler", "ns", "ns"), ("sampler", "iid", "iid")]
     assert rows[:3] == [*of_sampler, ("loss", "softmax", "ns")]
     said = sentences.headline(found)
-    assert said.startswith("Use --encoder cnn --loss sg --sampler strat-ns ")
+    assert said.startswith("To train, use --encoder cnn --loss sg --sampler strat-ns ")
     assert (
         "0.38 on test links (chance: 0.001) in 0.944 s (0.95 of the best that was reached)" in said
     )
     # Two seeds that are 0.01 off: sqrt((2 * 0.005**2 + 0.0002) / 2) beside ridge's 0.005.
     assert (
-        "Ridge regression reaches 0.350 in 19 s without training; this arm passes it after 1 s"
-        " (+0.049 ± 0.012)." in said
+        "The recommended arm is above ridge (+0.049 ± 0.012, after 1 s) and profile (+0.299 ±"
+        " 0.012, after 0.5 s)." in said
     )
 
 
 @pytest.mark.parametrize(
-    ("floor", "worth"), [(0.5, "not worth it yet"), (0.4, "not clearly worth it yet")]
+    ("floor", "worth", "word"),
+    [(0.5, "not worth it", "below"), (0.4, "not clearly worth it", "level with")],
 )
-def test_what_no_arm_passes_comes_first(tmp_path, floor, worth):
-    """One sentence says so, and no other repeats or contradicts it. Recall still rises."""
-    (found,) = write_three(tmp_path, floor).answers
+def test_what_no_arm_passes_comes_first(tmp_path, floor, worth, word):
+    """One sentence says so, and no other contradicts it. Recall still rises."""
+    results = write_three(tmp_path, floor)
+    (found,) = results.answers
     assert found.is_still_falling
-    said = sentences.headline(found)
+    said, apart = results.tables[0].lead, f"{0.399 - floor:+.3f} ± 0.012"
     assert said.startswith(
-        f"Training is {worth}, by these runs: ridge regression reaches {floor:.3f} in 19 s without"
-        f" it, this arm 0.399 ({0.399 - floor:+.3f} ± 0.012). If you train, use --encoder cnn "
+        f"Training is {worth}: the trained arm has {apart} over ridge, by test links. To train, use"
     )
-    assert said.lower().count("ridge regression") == 1
+    assert f", {word} ridge ({apart})." in said
 
 
 def test_time_counts_features_or_is_of_training(tmp_path):
@@ -104,8 +105,8 @@ def test_time_counts_features_or_is_of_training(tmp_path):
         " 0.399 within" in said
     )
     assert "within 31.5 s. " in said
-    assert "this arm passes it after 31 s" in said
-    assert said.endswith("come to a level count them; those of training do not.")
+    assert ", after 31 s)" in said
+    assert said.endswith("Times count the item features: 30 s.")
 
 
 def test_seeds_that_decide_are_those_whose_recall_is_shown(tmp_path):
@@ -118,7 +119,7 @@ def test_seeds_that_decide_are_those_whose_recall_is_shown(tmp_path):
     (found,) = collect(tmp_path, tmp_path).answers
     assert (found.best.reported.recall, found.best.reported.values["recall_at_50"]) == (0.45, 0.45)
     assert "Recall@50 of test links: 0.450 ± 0.005 at epoch 2" in sentences.headline(found)
-    assert "(+0.050 ± 0.007, one seed)" in sentences.headline(found)
+    assert "(+0.050 ± 0.007, after 2 s)" in sentences.headline(found)
     assert "One seed: errors are of users and items alone" in str(caveats(found))
     check(invoke("report", tmp_path), 0)
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
@@ -225,7 +226,7 @@ def test_the_report_begins_with_it(tmp_path, monkeypatch):
     write_three(tmp_path)
     printed = invoke("report", tmp_path)
     check(
-        printed, 0, "What ranks best soonest: citeulike, recall@50", "Use --encoder cnn --loss sg"
+        printed, 0, "What ranks best soonest: citeulike, recall@50", "To train, use --encoder cnn"
     )
     assert "Quality on" not in printed.stdout
     check(invoke("report", tmp_path, "--full"), 0, "Quality on")
@@ -247,7 +248,7 @@ def test_the_report_begins_with_it(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("folder", ["citeulike-title-tags-rivals", "movielens-plots-rivals"])
 def test_a_second_computation_gives_the_same(folder):
-    (found,) = kept(folder).answered["answers"]
+    (found,) = kept(folder).answer_rows
     runs = read_runs(REPOSITORY / "results" / folder)
     arms = [[runs[name] for name in arm["runs"]] for arm in found["arms"]]
     level, results = soonest(arms)
@@ -375,7 +376,7 @@ def test_a_certain_recall_is_marked_where_it_stands(tmp_path):
         run = write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 1.0, 1.0])
         add_recall(run, chance=1.0)
     text = " ".join(invoke("report", tmp_path).stdout.lower().split())
-    assert text.count("recall@50 is 1 by construction") == 3  # paragraph, two tables
+    assert text.count("recall@50 is 1 by construction") == 2  # of the answer, and of recalls
     summary = {**read(run).summary, "train_seconds": 1.0}
     assert CERTAIN in [row[1].text for row in run_table(summary, []).rows]
 
@@ -392,4 +393,4 @@ def test_one_meaning_of_plus_minus(tmp_path):
     assert text.count("0.400 ± 0.112") == 6  # the block, the paragraph, two arms, their quality
     assert text.count("0.4000 ± 0.1118 (2)") == 2
     flat = " ".join(text.split())
-    assert flat.count("±: standard error over users and items, and over seeds") == 4
+    assert flat.count("±: standard error over users and items, and over seeds") == 3

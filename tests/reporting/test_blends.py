@@ -9,6 +9,7 @@ from invoked import check, invoke
 from ncfbench.blending import blend
 from ncfbench.floors.kept import FILE
 from ncfbench.reporting.results import collect
+from ncfbench.reporting.views.sentences import worth_sentence
 from ncfbench.storage import schemas, tables
 
 ERRORS = (0.003, 0.004)
@@ -31,12 +32,12 @@ def write_blend(folder, recall, apart=0.05):
         (
             0.70,
             0.04,
-            "Ridge regression reaches 0.540 in 1 s without training, this arm alone 0.530 (-0.010 ",
+            "Training is worth it: both together have +0.160 ± ",
         ),
         (
             0.55,
             0.14,
-            "Training is not clearly worth it yet, by these runs: ridge regression reaches 0.540",
+            "Training is not clearly worth it: both together have +0.010 ± ",
         ),
     ],
 )
@@ -48,9 +49,11 @@ def test_what_is_clearly_above_the_floor_is_no_reason_against_training(
     own: dict[str, Any] = {"test_user_recalls": [0.5, 0.58], "test_item_shares": [0.54 / 400] * 400}
     floors = [floor_row("ridge", 0.54, 1.0, **own)]
     tables.write_rows(tmp_path / FILE, floors, schemas.FLOOR)
-    (answer,) = collect(tmp_path, tmp_path).answered["answers"]
-    assert begins in answer["headline"]
-    assert f"reach {recall:.3f}: {recall - 0.54:+.3f} ± " in answer["headline"]
+    results = collect(tmp_path, tmp_path)
+    assert worth_sentence(results.answers[0]).startswith(begins)
+    (answer,) = results.answer_rows
+    assert f"of ridge), {recall:.3f}, are " in answer["headline"]
+    assert f"ridge ({recall - 0.54:+.3f} ± " in answer["headline"]
 
 
 def test_a_blend_beside_a_floor_of_other_users_is_not_compared(tmp_path):
@@ -58,4 +61,4 @@ def test_a_blend_beside_a_floor_of_other_users_is_not_compared(tmp_path):
     write_blend(tmp_path, 0.55)
     more = {"test_user_recalls": [0.5] * 3, "test_item_shares": [0.25] * 2}
     tables.write_rows(tmp_path / FILE, [floor_row("ridge", 0.5, 1.0, **more)], schemas.FLOOR)
-    check(invoke("report", tmp_path), 0, "reach 0.550: not compared with ridge and")
+    check(invoke("report", tmp_path), 0, "are beside ridge (not compared) and training alone")

@@ -14,11 +14,7 @@ from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read, read_all
 from ncfbench.storage import schemas, tables
 
-WAITED = (
-    "The item features took 3.5 s before training. Times to pass a floor or to come to a level"
-    " count them; those of training do not."
-)
-
+WAITED = "Times count the item features: 3.5 s."
 HISTORY = {"encoder": "mf", "user_tower": "history"}
 
 
@@ -42,7 +38,7 @@ def test_times_to_a_recall_count_them_and_ratios_do_not(tmp_path):
     table = views.answer_tables(collect(tmp_path, tmp_path).answers, {})[0]
     assert [row[1].text for row in table.rows] == [f"{waits:.3g}", "never", "3.5"]
     assert [row[2].text for row in table.rows] == ["4", "40", "-"]
-    assert "this arm passes them after 7.5 s (+0.018 ± 0.007, one seed)." in table.lead
+    assert "above profile (+0.018 ± 0.007, after 7.5 s)." in table.lead
     assert table.lead.endswith(WAITED)
     assert set(
         arms_table(run for arm in answer.arms for run in arm.runs.values())[

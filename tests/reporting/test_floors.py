@@ -2,20 +2,19 @@
 
 import math
 import statistics
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from beside_floors import (
+    BOTH_HAVE,
     ERRORS,
     OF_BOTH,
     PROFILE,
-    REACHES,
+    PROFILE_HAS,
     RIDGE,
-    RIDGE_REACHES,
-    against,
     answer_of,
-    floors_sentence,
+    beside,
+    said_of,
 )
 from folders import change, floor_row, write_run
 from hypothesis import assume, given
@@ -28,7 +27,6 @@ from ncfbench.reporting.answers import find_answers
 from ncfbench.reporting.floors import (
     TITLES,
     FloorResult,
-    arm_beside,
     compare,
     floors_of,
     standing,
@@ -46,82 +44,65 @@ def test_every_floor_has_a_title():
     assert TITLES.keys() == FLOORS.keys()
 
 
+NOT = "Training is not worth it: the trained arm has"
+NOT_CLEARLY = "Training is not clearly worth it: the trained arm has"
+
+
 @pytest.mark.parametrize(
-    ("floors", "recalls", "sentence"),
+    ("floors", "recalls", "verdict", "stands"),
     [
-        ([], [[0, 0.6]], ""),
-        ([PROFILE, RIDGE], [[0, 0.4, 0.5]], against(0.5)),
+        ([], [[0, 0.6]], "", ""),
+        (
+            [PROFILE, RIDGE],
+            [[0, 0.4, 0.5]],
+            f"{NOT} -0.067 {OF_BOTH} over ridge, by test links.",
+            f"level with profile (-0.012 {OF_BOTH}), below ridge (-0.067 {OF_BOTH})",
+        ),
         (
             [PROFILE, RIDGE],
             [[0, 0.4, 0.53]],
-            f"{against(0.53)} {REACHES}; this arm passes them after 4 s (+0.018 {OF_BOTH}).",
+            f"{NOT} -0.037 {OF_BOTH} over ridge, by test links.",
+            f"above profile (+0.018 {OF_BOTH}, after 4 s), below ridge (-0.037 {OF_BOTH})",
         ),
         (
             [PROFILE, RIDGE],
             [[0, 0.4, 0.53, 0.6]],
-            f"{RIDGE_REACHES}; this arm passes it after 6 s (+0.033 {OF_BOTH}).",
+            f"Training is worth it: the trained arm has +0.033 {OF_BOTH} over ridge, by test"
+            " links.",
+            f"above ridge (+0.033 {OF_BOTH}, after 6 s) and profile (+0.088 {OF_BOTH}, after 4 s)",
         ),
-        (
-            [PROFILE],
-            [[0, 0.53, 0.6]],
-            f"{REACHES}; this arm is above them at its first evaluation, after 2 s"
-            f" (+0.088 {OF_BOTH}).",
-        ),
-        (
-            [PROFILE],
-            [[0, 0.52, 0.6]],
-            f"{REACHES}; this arm passes them after 4 s (+0.088 {OF_BOTH}).",
-        ),
+        # The first evaluation, at 2 s, is above by less than two errors.
+        ([PROFILE], [[0, 0.52, 0.6]], None, f"above profile (+0.088 {OF_BOTH}, after 4 s)"),
         (
             [PROFILE],
             [[0, 0.4, 0.526]],
-            "Training is not clearly worth it, by these runs: TF-IDF profiles reach 0.512 in 3.5 s"
-            f" without it, this arm 0.526 (+0.014 {OF_BOTH}).",
-        ),
-        (
-            [RIDGE],
-            [[0, 0.4, 0.5], [0, 0.4, 0.56]],
-            "Training is not clearly worth it, by these runs: ridge regression reaches 0.567 in"
-            f" 19 s without it, cnn sg ns 0.560 (-0.007 {OF_BOTH}).",
+            f"{NOT_CLEARLY} +0.014 {OF_BOTH} over profile, by test links.",
+            f"level with profile (+0.014 {OF_BOTH})",
         ),
         (
             [PROFILE],
             [[0, 0.4, 0.508], [0, 0.4, 0.3, 0.54]],
-            f"{REACHES}; this arm is level with them (-0.004 {OF_BOTH}), and cnn sg ns, which has"
-            f" the highest test recall, passes them after 60 s (+0.028 {OF_BOTH}).",
-        ),
-        (
-            [PROFILE, RIDGE],
-            [[0, 0.4, 0.53], [0, 0.4, 0.6]],
-            f"{RIDGE_REACHES}; this arm is below it (-0.037 {OF_BOTH}), and cnn sg ns, which has"
-            f" the highest test recall, passes it after 40 s (+0.033 {OF_BOTH})."
-            f" {REACHES}; this arm passes them after 4 s (+0.018 {OF_BOTH}).",
+            f"{NOT_CLEARLY} -0.004 {OF_BOTH} over profile, by test links.",
+            f"level with profile (-0.004 {OF_BOTH}). cnn sg ns, 0.540 ± 0.005, is above profile"
+            f" (+0.028 {OF_BOTH}, after 60 s)",
         ),
     ],
-    ids=[
-        "no floors",
-        "none passed",
-        "some passed",
-        "all passed",
-        "passed at first",
-        "above at first by less than two errors",
-        "level",
-        "another is level",
-        "level, another passes",
-        "another passes the highest",
-    ],
+    ids=["no floors", "none", "some", "all", "later", "level", "another passes"],
 )
-def test_the_sentence_says_which_floor_is_passed(floors, recalls, sentence, tmp_path):
+def test_the_sentence_says_which_floor_is_passed(floors, recalls, verdict, stands, tmp_path):
     answer = answer_of(tmp_path, *recalls)
-    best = next(arm for arm in answer.arms if arm.config.sampler == "strat-ns")
-    assert floors_sentence(floors_of(floors), answer.arms, best) == sentence
+    worth, sentence = said_of(answer, floors)
+    assert verdict in (None, worth)
+    reached = BOTH_HAVE if RIDGE in floors else PROFILE_HAS
+    whole = f"Without training: {reached}. The recommended arm is {stands}."
+    assert sentence == (whole if floors else "")
 
 
 @pytest.mark.parametrize(
     ("recall", "ndcgs", "said"),
     [
-        (0.6, (0.3, 0.35), "By NDCG@50 ridge regression is ahead, with 0.350 to 0.300."),
-        (0.4, (0.36, 0.35), "By NDCG@50 this arm is ahead, with 0.360 to 0.350."),
+        (0.6, (0.3, 0.35), "By NDCG@50 the recommended arm is below ridge: 0.300 to 0.350."),
+        (0.4, (0.36, 0.35), "By NDCG@50 the recommended arm is above ridge: 0.360 to 0.350."),
         (0.6, (0.36, 0.35), ""),
         (0.6, (0.3501, 0.3502), ""),
         (0.4, (0.3, 0.35), ""),
@@ -133,32 +114,24 @@ def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(tmp_path, recall, ndcg
     answer = answer_of(tmp_path, [0, 0.3, recall])
     (arm,) = answer.arms
     (run,) = arm.runs.values()
-    arm = replace(arm)  # which has not looked at the curve
     for row in run.curve:
         row["test_ndcg_at_50"] = 0.99 if row["test_recall_at_50"] == 0.3 else ndcgs[0]
-    floors = floors_of([RIDGE | {"test_ndcg_at_50": ndcgs[1]}])
-    found = floors_sentence(floors, [arm], arm)
+    _, found = said_of(answer, [RIDGE | {"test_ndcg_at_50": ndcgs[1]}])
     assert found.endswith(said)
     assert ("NDCG" in found) == bool(said)
 
 
-def test_a_loss_that_falls_may_pass_yet(tmp_path):
-    answer = answer_of(tmp_path, [0, 0.4])
-    found = floors_sentence(floors_of([RIDGE]), answer.arms, answer.arms[0], is_falling=True)
-    assert found == against(0.4, yet=" yet")
-
-
 def test_without_a_best_arm_the_highest_is_named(tmp_path):
     answer = answer_of(tmp_path, [0, 0.4, 0.5], [0, 0.4, 0.53])
-    found = floors_sentence(floors_of([PROFILE]), answer.arms, None)
-    assert found == f"{REACHES}; cnn sg ns passes them after 40 s (+0.018 {OF_BOTH})."
+    _, found = said_of(answer, [PROFILE], None)
+    assert found.endswith(f" cnn sg ns is above profile (+0.018 {OF_BOTH}, after 40 s).")
 
 
 def check_arm_beside_floors(folder, name):
     """Both computations set the arm of this name beside the floors."""
     tables.write_rows(folder / FILE, [PROFILE, RIDGE], schemas.FLOOR)
     (answer,) = find_answers(group(read_all(folder)[0]))
-    assert arm_beside(answer.arms, answer.best).name == name
+    assert answer.beside_floors.name == name
     check(invoke("report", folder), 0)
     check(invoke("report", folder, "--verify"), 0, "0 do not match")
 
@@ -190,15 +163,18 @@ def test_without_an_error_nothing_is_known(tmp_path, lacks):
     """Above the floor by 0.03 or below it by 0.07: a missing error is no error of 0."""
     errors = {"test_recall_at_50_error": None} if lacks == "floor" else {}
     of_arm = {"errors": None} if lacks == "arm" else {}
-    floors = floors_of([PROFILE | errors, RIDGE | {"test_recall_at_50": 0.612} | errors])
+    floors = [PROFILE | errors, RIDGE | {"test_recall_at_50": 0.612} | errors]
     answer = answer_of(tmp_path, [0, 0.4, 0.542], **of_arm)
     (arm,) = answer.arms
-    assert [standing(arm, floor).word for floor in floors] == ["unknown"] * 2
-    assert floors_sentence(floors, answer.arms, arm) == (
-        "Ridge regression reaches 0.612 in 19 s without training, this arm 0.542: an error is"
-        " missing, so nothing is known of the difference."
+    assert [standing(arm, floor).word for floor in floors_of(floors)] == ["unknown"] * 2
+    verdict, found = said_of(answer, floors)
+    unknown = "its error is not known"
+    assert verdict.startswith(
+        "Whether training is worth it is not known: the trained arm has -0.070"
     )
-    assert "beside ridge (its error is not known)" in run_sentence(floors, arm.reported)
+    stands = f"is beside ridge (-0.070, {unknown}) and profile (+0.030, {unknown})."
+    assert found.endswith(stands)
+    assert run_sentence(floors_of(floors), arm.reported).endswith(stands)
 
 
 def test_test_links_choose_neither_floor_nor_arm(tmp_path):
@@ -218,18 +194,17 @@ def test_test_links_choose_neither_floor_nor_arm(tmp_path):
         more: dict[str, Any] = {"validation": validation, "errors": ERRORS}
         write_run(tmp_path, sampler, [9, 5, 4, 3], 100, recalls, **more)
     (answer,) = find_answers(group(read_all(tmp_path)[0]))
-    best = next(arm for arm in answer.arms if arm.config.sampler == "strat-ns")
-    assert arm_beside(answer.arms, None).name == "cnn sg ns"
-    assert best.reported.recall == 0.45
-    assert floors_sentence(floors, answer.arms, best).startswith(
-        "Training is not clearly worth it, by these runs: ridge regression reaches 0.500 in 19 s"
-        f" without it, cnn sg ns 0.510 (+0.010 {OF_BOTH})."
+    none, found = (beside(answer, [profile, ridge], best) for best in (None, "strat-ns"))
+    assert none.beside_floors.name == "cnn sg ns"
+    assert found.beside_floors.reported.recall == 0.45
+    _, said = said_of(answer, [profile, ridge])
+    assert said == (
+        "Without training: ridge 0.500 (19 s), profile 0.600 (3.5 s). The recommended arm is below"
+        f" ridge (-0.050 {OF_BOTH}) and profile (-0.150 {OF_BOTH})."
     )
-    clear = [replace(floor, row={**floor.row, "test_recall_at_50": 0.48}) for floor in floors]
-    assert floors_sentence(clear, answer.arms, best).startswith(
-        f"Ridge regression reaches 0.480 in 19 s without training; this arm is below it (-0.030"
-        f" {OF_BOTH}), and cnn sg ns, which has the highest validation recall, passes it after 20 s"
-        f" (+0.030 {OF_BOTH})."
+    _, said = said_of(answer, [profile, ridge | {"test_recall_at_50": 0.48}])
+    assert said.endswith(
+        f" cnn sg ns, 0.510 ± 0.005, is above ridge (+0.030 {OF_BOTH}, after 20 s)."
     )
 
 
@@ -260,7 +235,6 @@ def test_words_are_by_two_errors(recalls, floor, own, other):
     word = "level" if abs(above) < 2 * error else "passes" if above > 0 else "below"
     assert stands.word == word
     assert (stands.above_by, stands.error) == (pytest.approx(above), pytest.approx(error))
-    assert stands.has_seeds == (len(recalls) > 1)
 
 
 def standard_error_of(values):
@@ -287,12 +261,10 @@ def test_before_training_and_after_divergence(tmp_path):
     (arm,) = answer.arms
     (run,) = arm.runs.values()
     run.curve[0]["test_recall_at_50"] = 0.6
-    (floor,) = floors_of([PROFILE])
-    assert floors_sentence([floor], [arm], arm).endswith(
-        f"above them at its first evaluation, before training (+0.088 {OF_BOTH})."
-    )
+    _, found = said_of(answer, [PROFILE])
+    assert found.endswith(f"is above profile (+0.088 {OF_BOTH}, after 0 s).")
     run.summary["status"] = "diverged"
-    assert floors_sentence([floor], [arm], None).endswith("no arm has a recall to compare.")
+    assert said_of(answer, [PROFILE], None)[1].endswith("No arm has a recall to compare.")
 
 
 @pytest.mark.parametrize(

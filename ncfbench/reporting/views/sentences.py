@@ -92,9 +92,9 @@ def floors_sentence(answer: Answer) -> str:
     if own is None or recall is None:
         return f"{said[0]} No arm has a recall to compare."
     name, first = "the recommended arm" if own is answer.best else own.name, floors[0]
-    whose = name if split == "test" else f"{name}, {recall.text()},"
+    whose = name.replace("the ", "The ") + (f", {recall.text()}," if split != "test" else "")
     parts = {floor.row["floor"]: standing(own, floor, split) for floor in floors}
-    said.append(_stands(f"{whose[0].upper()}{whose[1:]} is", parts))
+    said.append(_stands(f"{whose} is", parts))
     top = best_of(answer.arms, split)
     highest = None if top is None or top is own else top.quality(split)
     if top and highest and parts[first.row["floor"]].word != "passes":
