@@ -103,7 +103,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
     """
     question, state = answer.question, answer.state
     found = caveats(answer)
-    deploy = deployment(answer, found, locations)
+    deploy, verdict = deployment(answer, found, locations), sentences.worth_sentence(answer)
     return {
         "format": 1,
         "dataset": question.base.dataset,
@@ -116,7 +116,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "is_over": state.is_over,
         "sample_users": answer.sample_users,
         "deploy": deploy and deploy.facts,
-        "headline": headline(answer),
+        "headline": " ".join([*([] if deploy else [verdict]), headline(answer)]).strip(),
         "trust": [caveat.sentence for caveat in found],
         "caveats": [caveat._asdict() for caveat in found],
         "next": [

@@ -18,7 +18,7 @@ from ncfbench.cli.output import json_text
 from ncfbench.reporting.floors import by_validation, floors_of
 from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.reporting.render.terminal import make_console, show
-from ncfbench.reporting.views.sentences import tied_sentence
+from ncfbench.reporting.views.sentences import tied_sentence, worth_sentence
 
 
 @pytest.fixture(scope="module")
@@ -65,20 +65,19 @@ def test_an_answer_names_the_best_its_ties_and_the_level(answer):
 
 
 @pytest.mark.parametrize(
-    ("profile", "ridge", "begins"),
+    ("ridge", "verdict"),
     [
-        (0.567, 0.0, "Training is not worth it yet, by these runs: TF-IDF profiles reach 0.567 on"),
-        (0.1, 0.567, "Training is not worth it yet, by these runs: ridge regression reaches 0.567"),
-        (0.1, 0.4, "Training is not clearly worth it yet, by these runs: ridge regression"),
-        (0.1, 0.2, "Use --encoder cnn --loss"),
+        (0.567, "Training is not worth it: the trained arm has -0.167 ± 0.007 over ridge"),
+        (0.4, "Training is not clearly worth it: the trained arm has +0.000 ± 0.007 over ridge"),
+        (0.2, "Training is worth it: the trained arm has +0.200 ± 0.007 over ridge"),
     ],
 )
-def test_what_no_candidate_passes_comes_first(answer, profile, ridge, begins):
+def test_the_verdict_is_of_validation_links(answer, ridge, verdict):
     """The largest recall of all is 0.4."""
-    floors = floors_of([judged_floor("profile", profile, 3.5), judged_floor("ridge", ridge, 19.0)])
-    found = summary.headline(dataclasses.replace(answer, floors=floors))
-    assert found.startswith(begins)
-    assert ("If you train, use --" in found) == begins.startswith("Training")
+    floors = floors_of([judged_floor("profile", 0.1, 3.5), judged_floor("ridge", ridge, 19.0)])
+    beside = dataclasses.replace(answer, floors=floors)
+    assert worth_sentence(beside) == f"{verdict}, by validation links."
+    assert summary.headline(beside).startswith("To train, use --encoder cnn --loss sg")
 
 
 def test_floors_stand_below_the_arms_of_a_race(answer):
@@ -86,9 +85,9 @@ def test_floors_stand_below_the_arms_of_a_race(answer):
     floors = floors_of([judged_floor("profile", 0.35, 3.5), judged_floor("ridge", 0.567, 19.0)])
     beside = dataclasses.replace(answer, floors=floors, unfitted=["No ease: it would take 9 h."])
     assert summary.headline(beside).endswith(
-        "TF-IDF profiles reach 0.350 on validation links in 3.5 s without training; this arm, with"
-        " 0.400, passes them after 3 s (+0.050 ± 0.007). On test links, which choose nothing, ridge"
-        " regression has 0.567, this arm 0.400 (-0.167 ± 0.007)."
+        "Without training on validation links: ridge 0.567 (19 s), profile 0.350 (3.5 s). The"
+        " recommended arm, 0.400 ± 0.005, is above profile (+0.050 ± 0.007, after 3 s), below ridge"
+        " (-0.167 ± 0.007)."
     )
     (table,) = summary.answer_tables(beside)
     shown = [[cell.text for cell in row] for row in table.rows]
@@ -101,19 +100,18 @@ def test_floors_stand_below_the_arms_of_a_race(answer):
     arms = [dataclasses.replace(arm, status="slower") for arm in trained]
     none = dataclasses.replace(beside, arms=arms, target=None)
     assert summary.answer_tables(none) == [], "nothing is recommended"
-    assert "strat-ns lr=0.02, with 0.400, passes them" in summary.headline(none)
+    assert "strat-ns lr=0.02, 0.400 ± 0.005, is above profile" in summary.headline(none)
 
 
 def test_chance_stands_beside_the_recalls_of_floors(answer):
     """Of either split, as the floor's row has it."""
     chances = {"validation_recall_at_50_chance": 0.12, "test_recall_at_50_chance": 0.05}
     rows = [judged_floor("ridge", 0.36, 19.0, test_recall_at_50=0.31, **chances)]
-    found = summary.headline(dataclasses.replace(answer, floors=floors_of(rows)))
-    assert "reaches 0.360 on validation links (chance: 0.120) in 19 s without training" in found
-    assert (
-        "On test links (chance: 0.050), which choose nothing, ridge regression has 0.310, this arm"
-        " 0.400 (+0.090 ± 0.007)." in found
-    )
+    beside = dataclasses.replace(answer, floors=floors_of(rows))
+    said = "Without training on validation links (chance: 0.120): ridge 0.360 (19 s)."
+    assert said in summary.headline(beside)
+    deploy = summary.as_json(beside, Path("runs"), {})["deploy"]
+    assert "(chance 0.050); ridge regression 0.310" in " ".join(deploy["lines"])
 
 
 def test_ndcg_is_said_to_be_of_validation_links(answer):
@@ -131,7 +129,7 @@ def test_ndcg_is_said_to_be_of_validation_links(answer):
     ]
     rows = [judged_floor("ridge", 0.3, 19.0, validation_ndcg_at_50=0.5, test_ndcg_at_50=0.1)]
     other = dataclasses.replace(answer, arms=arms, floors=floors_of(rows))
-    said = "By NDCG@50 of validation links ridge regression is ahead, with 0.500 to 0.300."
+    said = "By NDCG@50 the recommended arm is below ridge: 0.300 to 0.500."
     assert said in summary.headline(other)
     (floor,) = summary.as_json(other, Path("runs"), {})["floors"]
     assert (floor["validation_ndcg_at_50"], floor["best_arm_ndcg_at_50"]) == (0.5, 0.3)
@@ -139,22 +137,22 @@ def test_ndcg_is_said_to_be_of_validation_links(answer):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_numbers_beside_a_floor_subtract(whole, seed):
-    """Whatever the records say, the recall of an arm less that of the floor in the same sentence is
-    the difference there, but for the last digit; all those of test links are of one epoch.
+    """Whatever the records say, the recall of an arm less that of a floor is the difference that
+    stands there, but for the last digit.
     """
-    other = _with_numbers(whole, seed, ("test_", "validation_"))
-    found = re.sub(r" \(chance: [\d.]+\)", "", summary.headline(other))
-    names = "|".join(["with", "this arm", *(re.escape(arm.name) for arm in other.arms)])
-    differences = 0
-    for sentence in re.split(r"\. (?=[A-Z])", found):
-        floors = re.findall(r"(?:reach|reaches|has|have) (\d\.\d{3})", sentence)
-        pairs = re.findall(rf"(?:{names}) (\d\.\d{{3}})\b[^()]*\(([-+]\d\.\d{{3}}) ±", sentence)
-        differences += len(pairs)
-        for own, apart in pairs:
-            assert float(own) - float(floors[0]) == pytest.approx(float(apart), abs=0.00101)
-    assert differences == len(re.findall(r"\([-+]\d", found)) >= 2
-    reported = re.findall(r"Recall@50 of test links: (\d\.\d{3})", found)
-    assert reported == re.findall(r"On test links.*, this arm (\d\.\d{3})", found)
+    found = re.sub(r" \(chance: [\d.]+\)", "", summary.headline(_with_numbers(whole, seed, ALL)))
+    _, _, said = found.partition("Without training on validation links: ")
+    reached, *stands = re.split(r"\. (?=\S+.*? is )", said)
+    floors = {name: float(of) for name, of in re.findall(r"(\w+) (\d\.\d{3}) \(", reached)}
+    assert len(floors) == 2
+    assert stands
+    pairs = 0
+    for sentence in stands:
+        own = float(re.findall(r"(\d\.\d{3}) ± \S+ is ", sentence.replace(",", ""))[0])
+        for name, apart in re.findall(r"(ridge|profile) \(([-+]\d\.\d{3}) ±", sentence):
+            assert own - floors[name] == pytest.approx(float(apart), abs=0.00101)
+            pairs += 1
+    assert pairs >= 2
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -200,6 +198,9 @@ def _with_numbers(whole, seed, beginnings):
     arms = sorted(ranked, key=lambda arm: arm.place)
     floors = by_validation(floors_of([otherwise(floor.row) for floor in whole.floors]))
     return dataclasses.replace(whole, arms=arms, target=level, floors=floors)
+
+
+ALL = ("test_", "validation_")
 
 
 @pytest.fixture(
@@ -258,11 +259,8 @@ def test_seconds_of_item_features_come_before_training(answer):
     waited = dataclasses.replace(answer, arms=arms, floors=floors)
     found = summary.headline(waited)
     assert "It reaches recall@50 0.38 on validation links (chance: 0.001) in 5.89 s" in found
-    assert "this arm, with 0.400, passes them after 6 s (+0.050 ± 0.007)." in found
-    assert found.endswith(
-        "The item features took 3 s before training. Times to pass a floor or to come to a level"
-        " count them; those of training do not."
-    )
+    assert "is above profile (+0.050 ± 0.007, after 6 s)." in found
+    assert found.endswith("Times count the item features: 3 s.")
     (table,) = summary.answer_tables(waited)
     assert table.rows[0][1].text == "5.89"
     document = json.loads(json_text(summary.as_json(waited, Path("runs"), {})))
@@ -272,12 +270,14 @@ def test_seconds_of_item_features_come_before_training(answer):
 
 def test_the_headline_says_what_to_use_and_why(answer):
     found = summary.headline(answer)
-    assert found.startswith("Use --encoder cnn --loss sg --sampler strat-ns --batch-size 512")
+    assert found.startswith(
+        "To train, use --encoder cnn --loss sg --sampler strat-ns --batch-size 512"
+    )
     assert (
         "It reaches recall@50 0.38 on validation links (chance: 0.001) in 2.89 s (0.95 of the best"
         " that was reached), and 0.4 within 4 s." in found
     )
-    assert "Recall@50 of test links: 0.400 ± 0.005 at epoch 4 " in found
+    assert "Recall@50 of test links: 0.400 ± 0.005 at epoch 4." in found
     assert tied_sentence(answer.ties) == "Tied with the trained arm: ns."
 
 

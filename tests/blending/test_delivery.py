@@ -126,8 +126,8 @@ def test_the_command_says_what_both_reach(trained, tmp_path):
     row = blend.read(record.folder)
     words = ("report", home / "runs", "--data-dir", home)
     report = invoke(*words)
-    check(report, 0, "Both together", f"reach {row[RECALL]:.3f}")
-    assert f"{row['floor']} and" in report.stdout
+    check(report, 0, "Both together", f"), {row[RECALL]:.3f} ±")
+    assert f"both: {row['floor']} and it" in report.stdout
     block, _, _ = report.stdout.partition("with   ")
     block = block.split("DEPLOY", 1)[1]
     assert len(block.splitlines()) <= 12, "what to do stands before the table"
