@@ -15,9 +15,9 @@ from ncfbench.cli import (
     describe,
     doctor,
     export,
+    failures,
     floor,
     lint,
-    output,
     prepare,
     profile,
     race,
@@ -43,7 +43,7 @@ class _Commands(TyperGroup):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """See ``main`` of Click's commands."""
-        output.forget_unknown_size()
+        failures.forget_unknown_size()
         try:
             try:
                 return super().main(*args, **kwargs)
@@ -57,14 +57,14 @@ class _Commands(TyperGroup):
                 raise SystemExit(CLOSED_PIPE_EXIT_CODE) from None
             if not isinstance(cause, OSError):
                 raise
-            raise SystemExit(output.report_system_error(cause)) from None
+            raise SystemExit(failures.report_system_error(cause)) from None
 
     def invoke(self, ctx: Any) -> Any:
         """See ``invoke`` of Click's commands, which has another code for a closed pipe."""
         try:
             return super().invoke(ctx)
         except OSError as error:
-            raise typer.Exit(output.report_system_error(error)) from None
+            raise typer.Exit(failures.report_system_error(error)) from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order of help."""
@@ -73,7 +73,7 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that is to run, and keep the words for advice that repeats them."""
-        output.typed[:] = args
+        failures.typed[:] = args
         return super().resolve_command(ctx, args)
 
 

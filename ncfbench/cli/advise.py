@@ -8,14 +8,8 @@ from typing import Annotated
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.output import (
-    print_answer,
-    print_json,
-    print_views,
-    progress_bar,
-    reporting,
-    say,
-)
+from ncfbench.cli.failures import reporting
+from ncfbench.cli.output import print_answer, print_json, print_views, progress_bar, say
 from ncfbench.errors import INTERRUPTED_EXIT_CODE
 
 

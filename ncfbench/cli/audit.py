@@ -8,7 +8,8 @@ import typer
 
 from ncfbench.catalog import LOSSES, SAMPLERS
 from ncfbench.cli import options
-from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
+from ncfbench.cli.failures import reporting
+from ncfbench.cli.output import print_json, print_views, progress_bar
 from ncfbench.config import merge
 from ncfbench.errors import CheckFailedError
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ncfbench.cli import options
-from ncfbench.cli.output import print_json, print_views, reporting, say
+from ncfbench.cli.failures import reporting
+from ncfbench.cli.output import print_json, print_views, say
 
 
 @reporting

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from ncfbench.cli import options
+from ncfbench.cli.failures import reporting
 from ncfbench.cli.options import option
-from ncfbench.cli.output import print_json, print_sentences, print_views, progress_bar, reporting
+from ncfbench.cli.output import print_json, print_sentences, print_views, progress_bar
 
 
 @reporting

@@ -7,8 +7,9 @@ from itertools import chain, product
 from typing import Annotated
 
 from ncfbench.cli import options
+from ncfbench.cli.failures import reporting
 from ncfbench.cli.options import option
-from ncfbench.cli.output import print_json, print_views, reporting
+from ncfbench.cli.output import print_json, print_views
 
 
 @reporting

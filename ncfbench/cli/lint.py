@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
+from ncfbench.cli.failures import reporting
+from ncfbench.cli.output import print_json, print_views, progress_bar
 from ncfbench.errors import CheckFailedError, UsageError
 
 

@@ -12,8 +12,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ncfbench.cli import options
+from ncfbench.cli.failures import reporting
 from ncfbench.cli.options import TYPES, option
-from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
+from ncfbench.cli.output import print_json, print_views, progress_bar, say
 from ncfbench.config import Locations
 from ncfbench.data.options import declared
 from ncfbench.data.sources import SOURCES, Source

@@ -8,7 +8,8 @@ import typer
 
 from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.cli import options
-from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
+from ncfbench.cli.failures import reporting
+from ncfbench.cli.output import print_json, print_views, progress_bar
 
 PAPER = tuple(name for name in SAMPLERS if find_sampler(name).in_paper)
 

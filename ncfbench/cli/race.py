@@ -9,16 +9,9 @@ from typing import Annotated
 import typer
 
 from ncfbench.cli import options
+from ncfbench.cli.failures import reporting, typed
 from ncfbench.cli.options import option
-from ncfbench.cli.output import (
-    print_answer,
-    print_json,
-    print_views,
-    progress_bar,
-    reporting,
-    say,
-    typed,
-)
+from ncfbench.cli.output import print_answer, print_json, print_views, progress_bar, say
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
 
 

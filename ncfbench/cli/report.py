@@ -13,8 +13,9 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.checks import verify_tables, warn
 from ncfbench.cli.delivery import FORMATS, LIST, Wanted, deliver, draw_into, print_names
+from ncfbench.cli.failures import reporting
 from ncfbench.cli.named import cells_of, named_runs
-from ncfbench.cli.output import print_views, reporting, say
+from ncfbench.cli.output import print_views, say
 from ncfbench.config import Locations
 from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
 

@@ -11,8 +11,9 @@ import typer
 from ncfbench.catalog import FLAGS
 from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.cli import options
+from ncfbench.cli.failures import reporting
 from ncfbench.cli.options import option
-from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
+from ncfbench.cli.output import print_json, print_views, progress_bar, say
 from ncfbench.config import as_toml, complete, unused_settings
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed import simulate

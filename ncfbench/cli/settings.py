@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.output import print_json, print_views, reporting
+from ncfbench.cli.failures import reporting
+from ncfbench.cli.output import print_json, print_views
 from ncfbench.config import all_settings, setting_facts, unknown
 from ncfbench.errors import UsageError
 from ncfbench.settings import PANELS

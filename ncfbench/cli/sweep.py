@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ncfbench.cli import options
+from ncfbench.cli.failures import reporting, typed_with
 from ncfbench.cli.options import option
-from ncfbench.cli.output import print_json, print_views, reporting, say, typed_with
+from ncfbench.cli.output import print_json, print_views, say
 from ncfbench.config import Locations
 from ncfbench.errors import shown
 from ncfbench.sweeps.presets import preset_titles

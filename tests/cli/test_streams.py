@@ -9,7 +9,7 @@ from folders import write_run
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
-from ncfbench.cli.output import report_system_error
+from ncfbench.cli.failures import report_system_error
 
 COMMANDS = {
     "by Rich": ["describe", "tiny"],
