@@ -32,28 +32,6 @@ PLACE = ("dataset", "data_fingerprint", "encoder", "loss", "settings")
 """Columns of our tables that tell verdicts on a claim apart."""
 
 
-class ClaimVerdict(NamedTuple):
-    """Verdict on a claim for one data set, encoder and loss.
-
-    Attributes:
-        value, lower, upper: the figure that decides, and its 95 % interval where there is one.
-        evidence: the figure in words.
-    """
-
-    claim: str
-    says: str
-    dataset: str
-    data_fingerprint: str
-    encoder: str
-    loss: str
-    settings: str
-    verdict: str
-    value: float | None
-    lower: float | None
-    upper: float | None
-    evidence: str
-
-
 class _Figure(NamedTuple):
     """A figure in words, and as a number where it has one.
 
@@ -121,9 +99,13 @@ class _Arms(NamedTuple):
         return lead
 
 
-def judge_claims(comparisons: Iterable[Comparison]) -> list[ClaimVerdict]:
+def judge_claims(comparisons: Iterable[Comparison]) -> list[dict[str, Any]]:
     """Return the verdicts on all claims that some result bears on, by data set, encoder, loss and
     settings; with the times of a profile those on who is soonest.
+
+    Returns:
+        Rows of :data:`PLACE`, ``claim``, what it ``says``, the ``verdict``, the figure that decides
+        as ``value``, ``lower`` and ``upper`` where there is one, and that in words, ``evidence``.
     """
     found = []
     for each in comparisons:
@@ -137,12 +119,13 @@ def judge_claims(comparisons: Iterable[Comparison]) -> list[ClaimVerdict]:
             figure = measure(arms) if measure is _soonest or not arms.is_profiled else None
             if figure is None:
                 continue
-            number, settings = figure.number, (arms.first["settings"], each.timed_by)
-            known = {name: arms.first[name] for name in PLACE}
-            known |= {n: number and getattr(number, n) for n in ("value", "lower", "upper")}
-            known |= {"settings": ", ".join(filter(None, settings)), "verdict": figure.judged}
-            found.append(ClaimVerdict(claim=claim, says=says, evidence=figure.words, **known))
-    return sorted(found, key=lambda one: [getattr(one, name) for name in PLACE])
+            settings = ", ".join(filter(None, (arms.first["settings"], each.timed_by)))
+            row = {"claim": claim, "says": says} | {name: arms.first[name] for name in PLACE}
+            row |= {"settings": settings, "verdict": figure.judged}
+            for name in ("value", "lower", "upper"):
+                row[name] = figure.number and getattr(figure.number, name)
+            found.append(row | {"evidence": figure.words})
+    return sorted(found, key=lambda row: [row[name] for name in PLACE])
 
 
 def _fewer_iterations(arms: _Arms) -> _Figure | None:

@@ -25,7 +25,7 @@ from ncfbench.reporting.beside import (
     keep_rows,
     write_manifests,
 )
-from ncfbench.reporting.claims import ClaimVerdict, judge_claims
+from ncfbench.reporting.claims import judge_claims
 from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.profiles import with_profile_times
@@ -163,7 +163,7 @@ class Results:
             "answers": answer_frame(self.answers),
             "speedup": self.speedup,
             "recall": self.recall,
-            "claims": [one._asdict() for one in self.claims],
+            "claims": self.claims,
         }
         timed = [
             row | {"settings": each.timed_by} for each in self.profiled for row in each.speedups
@@ -173,7 +173,7 @@ class Results:
         return found | {name: table.to_pylist() for name, table in more.items()}
 
     @cached_property
-    def claims(self) -> list[ClaimVerdict]:
+    def claims(self) -> Rows:
         """The paper's claims that do not depend on its hardware, judged by these runs."""
         if any(runs[0].chosen_baseline for runs in self.groups):
             return []

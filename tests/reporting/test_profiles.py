@@ -136,18 +136,18 @@ def test_the_soonest_is_judged_by_the_profile_s_times():
     ]
     rows = profile(("iid", 40), ("ns", 10), ("strat-ns", 5))
     (found,) = soonest(runs, rows)
-    assert (found.claim, found.verdict) == ("soonest", "reproduced")
-    assert found.value == pytest.approx(2)
+    assert (found["claim"], found["verdict"]) == ("soonest", "reproduced")
+    assert found["value"] == pytest.approx(2)
     # Both ratios over iid are known to 10 %, so theirs is to the root of two such errors.
-    assert found.lower == pytest.approx(2 / 1.1 ** math.sqrt(2))
-    assert found.evidence.startswith("2.00 times sooner than the next, ns")
-    assert found.settings == "profile of 7 rounds"
+    assert found["lower"] == pytest.approx(2 / 1.1 ** math.sqrt(2))
+    assert found["evidence"].startswith("2.00 times sooner than the next, ns")
+    assert found["settings"] == "profile of 7 rounds"
     (slower,) = soonest(runs, profile(("iid", 40), ("ns", 5), ("strat-ns", 10)))
-    assert slower.verdict == "not reproduced"
+    assert slower["verdict"] == "not reproduced"
     (unknown,) = soonest(runs, profile(("iid", 40), ("strat-ns", 10)))
-    assert unknown.evidence == "ns was not profiled"
+    assert unknown["evidence"] == "ns was not profiled"
     (few,) = soonest(runs, [row | {"rounds": 3} for row in rows])
-    assert few.verdict == "undecided"
+    assert few["verdict"] == "undecided"
 
 
 def test_few_rounds_give_no_interval():

@@ -55,11 +55,13 @@ def test_a_profile_decides_where_runs_were_disturbed():
     """
     folder = REPOSITORY / "results" / "movielens-plots"
     results = collect(folder, profiles=folder, only={"encoder": ["cnn"], "loss": ["sg", "mse"]})
-    found = {(one.loss, one.settings): one for one in results.claims if one.claim == "soonest"}
+    found = {
+        (one.loss, one["settings"]): one for one in results.claims if one["claim"] == "soonest"
+    }
     assert found.pop(("mse", "epochs=5")).evidence == DISTURBED
     timed = "epochs=5, profile of 7 rounds"
     assert set(found) == {("mse", timed), ("sg", timed), ("sg", f"{timed}, convolution=plain")}
-    assert {one.verdict for one in found.values()} == {"reproduced"}
+    assert {one["verdict"] for one in found.values()} == {"reproduced"}
 
 
 def test_runs_that_are_left_out_are_named(tmp_path):

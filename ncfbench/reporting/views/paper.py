@@ -8,7 +8,7 @@ from typing import Any
 
 from ncfbench.paper import printed
 from ncfbench.paper.printed import RECALL, SPEEDUP_LOSS, Measure, PrintedCell
-from ncfbench.reporting.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED, ClaimVerdict
+from ncfbench.reporting.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from ncfbench.reporting.frames import by_variant
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Col, Style, Table
@@ -78,24 +78,22 @@ def _main(comparison: Comparison) -> Comparison:
     return replace(comparison, speedups=speedups, recalls=recalls)
 
 
-def claims_table(verdicts: Sequence[ClaimVerdict]) -> Table:
+def claims_table(verdicts: Sequence[Row]) -> Table:
     """Return the verdicts on the paper's claims, with settings where some are unusual."""
-    labels = [Col("data set", "dataset"), Col("encoder", "encoder"), Col("loss", "loss")]
-    if any(verdict.settings for verdict in verdicts):
-        labels.append(Col("settings", "settings"))
+    names = ["dataset", "encoder", "loss"]
+    names += ["settings"] if any(row["settings"] for row in verdicts) else []
     cols = [
-        *labels,
+        *(Col(name, name) for name in names),
         Col("claim", "says", wraps=True),
-        Col("verdict", "verdict", style=lambda one: STYLES[one.verdict], wraps=True),
-        Col("evidence", lambda one: f"{one.evidence}{_interval(one)}", wraps=True),
+        Col("verdict", "verdict", style=lambda row: STYLES[row["verdict"]], wraps=True),
+        Col("evidence", _evidence, wraps=True),
     ]
-    count, title = len(labels), "The paper's claims, by these runs"
+    count, title = len(names), "The paper's claims, by these runs"
     return Table.of(
         title, cols, verdicts, [CLAIMS_NOTE], labels=count, grouped=count, name="claims"
     )
 
 
-def _interval(one: ClaimVerdict) -> str:
-    if one.lower is None or one.upper is None:
-        return ""
-    return f" [{one.lower:.3g}, {one.upper:.3g}]"
+def _evidence(row: Row) -> str:
+    lower, upper = row["lower"], row["upper"]
+    return row["evidence"] + ("" if lower is None else f" [{lower:.3g}, {upper:.3g}]")
