@@ -115,7 +115,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "training_seconds": answer.training_seconds,
         "is_over": state.is_over,
         "sample_users": answer.sample_users,
-        "deploy": deploy and deploy.facts,
+        "deploy": deploy,
         "headline": " ".join([*([] if deploy else [verdict]), headline(answer)]).strip(),
         "trust": [caveat.sentence for caveat in found],
         "caveats": [caveat._asdict() for caveat in found],

@@ -16,7 +16,7 @@ from ncfbench.runs.convergence import why_no_ratio, why_untrained
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.runs.labels import unusual_label
 from ncfbench.runs.reported import standard_error
-from ncfbench.storage.schemas import CUTOFFS
+from ncfbench.storage import schemas
 from ncfbench.timing import intervals, speedups
 
 Row = dict[str, Any]
@@ -63,10 +63,11 @@ def speedup_rows(runs: Sequence[Run]) -> list[Row]:
         base = own[0].baseline
         bases = [] if base is None else list(arms[base].values())
         pairs = paired(own)
-        row = _identity(first, variant) | {
+        row = dict.fromkeys(schemas.SPEEDUP.names) | _identity(first, variant)
+        row |= {
             "baseline": first.baseline_sampler,
             "baseline_variant": base and base.note(first.config.encoder),
-            "same_environment": None,
+            "tied": [],
             "interleaved": bool(pairs) and all(are_interleaved(*pair) for pair in pairs),
             "simulated": any(run.is_simulated for run in [*own, *bases]),
         }
@@ -87,7 +88,8 @@ def recall_rows(runs: Sequence[Run]) -> list[Row]:
     rows, tied = [], tied_recalls(arms)
     for variant in sorted(arms, key=_order):
         own = list(arms[variant].values())
-        row = _identity(first, variant) | {"runs": [run.name for run in own], "seeds": len(own)}
+        row = dict.fromkeys(schemas.RECALL.names) | _identity(first, variant)
+        row |= {"runs": [run.name for run in own], "seeds": len(own), "tied": []}
         if lost := sum(run.has_diverged for run in own):
             reason = f"{lost} of {len(own)} seeds diverged"
             rows.append(row | {"status": "diverged", "reason": reason})
@@ -97,16 +99,15 @@ def recall_rows(runs: Sequence[Run]) -> list[Row]:
         row |= {"status": "no recall" if reasons[0] else "measured", "reason": reasons[0]}
         row["tied"] = [RECALL] * (variant in tied)
         row["reported_epoch"] = _mean([summary["reported_epoch"] for summary in summaries])
-        for name in (f"test_recall_at_{m}" for m in CUTOFFS):
+        for name in (f"test_recall_at_{m}" for m in schemas.CUTOFFS):
             values = [summary[name] for summary in summaries]
-            row |= intervals.interval_columns(
-                name, None if None in values else intervals.mean(values)
-            )
+            estimate = None if None in values else intervals.mean(values)
+            row |= intervals.interval_columns(name, estimate)
         row[f"{RECALL}_chance"] = summaries[-1].get(f"{RECALL}_chance")
         row[f"{RECALL}_error"] = None if reasons[0] else standard_error(summaries, RECALL)
         for name in (f"{RECALL}_new_items", f"{RECALL}_known_items"):
-            if (recall := _mean([summary.get(name) for summary in summaries])) is not None:
-                row |= {name: recall, f"{name}_error": standard_error(summaries, name)}
+            row[name] = _mean([summary.get(name) for summary in summaries])
+            row[f"{name}_error"] = standard_error(summaries, name)
         rows.append(row)
     return rows
 

@@ -55,10 +55,9 @@ def test_a_profile_decides_where_runs_were_disturbed():
     """
     folder = REPOSITORY / "results" / "movielens-plots"
     results = collect(folder, profiles=folder, only={"encoder": ["cnn"], "loss": ["sg", "mse"]})
-    found = {
-        (one.loss, one["settings"]): one for one in results.claims if one["claim"] == "soonest"
-    }
-    assert found.pop(("mse", "epochs=5")).evidence == DISTURBED
+    claims = [one for one in results.claims if one["claim"] == "soonest"]
+    found = {(one["loss"], one["settings"]): one for one in claims}
+    assert found.pop(("mse", "epochs=5"))["evidence"] == DISTURBED
     timed = "epochs=5, profile of 7 rounds"
     assert set(found) == {("mse", timed), ("sg", timed), ("sg", f"{timed}, convolution=plain")}
     assert {one["verdict"] for one in found.values()} == {"reproduced"}

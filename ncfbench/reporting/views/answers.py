@@ -148,7 +148,7 @@ def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> li
             notes += ["To let arms race for the best ranking:", shlex.join(words)]
         found = deployment(answer, reasons, locations)
         verdict = [worth_sentence(answer), headline(answer), tied_sentence(answer.ties)]
-        lines = found.lines if found else [" ".join(filter(None, verdict))]
+        lines = found["lines"] if found else [" ".join(filter(None, verdict))]
         notes = [headline(answer), *notes] if found else notes
         tables.append(worth_table(answer, "\n".join(filter(None, lines)), notes))
     return tables
@@ -196,7 +196,7 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
         reasons = caveats(answer)
         found = deployment(answer, reasons, locations)
         named = {"dataset": answer.config.dataset, "data_fingerprint": answer.data_fingerprint}
-        said = {"deploy": found and found.facts, "headline": headline(answer)}
+        said = {"deploy": found, "headline": headline(answer)}
         doubts = {"caveats": [caveat._asdict() for caveat in reasons]}
         arms = [
             {"arm": arm.name, "flags": flags(arm.config, of_model=True), **values_of(answer, arm)}

@@ -31,54 +31,28 @@ class Part(NamedTuple):
     name: str
     words: Sequence[str]
     validation: float | None
-    quality: Quality | None
+    quality: Quality
     note: str = ""
 
     @property
     def text(self) -> str:
         """Its recall of test links, with its error."""
-        return "-" if self.quality is None else self.quality.text()
-
-
-class Deployment(NamedTuple):
-    """The choice of the validation links, and the lines of the block that begins an answer.
-
-    Attributes:
-        parts: it and the others that were to choose from.
-    """
-
-    part: Part
-    parts: Sequence[Part]
-    command: str
-    lines: Sequence[str]
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Its values in JSON."""
-        names = RECALL, f"{RECALL}_error"
-        parts = {
-            part.what: {name: part.quality and part.quality.values.get(name) for name in names}
-            for part in self.parts
-        }
-        return {
-            "what": self.part.what,
-            "name": self.part.name,
-            "command": self.command,
-            "validation_recall": self.part.validation,
-            "recall": parts[self.part.what][RECALL],
-            "parts": parts,
-            "lines": self.lines,
-        }
+        return f"{self.quality.text()}{self.note}"
 
 
 def deployment(
     answer: Answer, caveats: Sequence[Caveat], locations: Mapping[str, str]
-) -> Deployment | None:
+) -> dict[str, Any] | None:
     """Return what has the most recall of validation links: the best floor, the arm that stands
     beside it, or both; None where no arm was evaluated, or validation links cannot choose.
 
     Args:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in the command.
+
+    Returns:
+        ``what`` it is and its ``name``, the ``command`` that exports it, its ``validation_recall``
+        and ``recall`` of test links, the recall and error of all ``parts`` that were to choose
+        from, and the ``lines`` of the block that begins an answer.
     """
     arm = answer.beside_floors
     own = None if arm is None else arm.reported
@@ -86,7 +60,7 @@ def deployment(
         return None
     best = max(arm.shown.values(), key=_on_validation)
     run = shown(best.folder)
-    parts = [Part("trained", arm.name, [run, "vectors"], own.validation, arm.reported)]
+    parts = [Part("trained", arm.name, [run, "vectors"], own.validation, own)]
     floors = sorted(answer.floors, key=lambda floor: -(floor.value("validation") or 0.0))[:1]
     for floor in floors:
         words = [answer.config.dataset, "vectors", "--floor", floor.row["floor"]]
@@ -109,23 +83,29 @@ def deployment(
         command += f"  # by validation the best of {len(own.recalls)} seeds"
     chances = [floor.value("test", f"{RECALL}_chance") for floor in floors]
     chance = "".join(f" (chance {chance:.3f})" for chance in chances if chance is not None)
-    others = "; ".join(f"{part.name} {part.text}{part.note}" for part in parts if part != chosen)
-    recall_line = f"Recall@50 of test links {chosen.text}{chosen.note}{chance}"
-    lines = [
-        f"DEPLOY {chosen.name}:",
-        f"  {command}",
-        f"{recall_line}; {others}." if others else f"{recall_line}.",
-        *filter(None, [worth_sentence(answer), tied_sentence(answer.ties)]),
-        _confidence(caveats),
-    ]
-    return Deployment(chosen, parts, command, lines)
+    recalls = [f"Recall@50 of test links {chosen.text}{chance}"]
+    recalls += [f"{part.name} {part.text}" for part in parts if part != chosen]
+    lines = [f"DEPLOY {chosen.name}:", f"  {command}", f"{'; '.join(recalls)}."]
+    lines += filter(None, [worth_sentence(answer), tied_sentence(answer.ties)])
+    return {
+        "what": chosen.what,
+        "name": chosen.name,
+        "command": command,
+        "validation_recall": chosen.validation,
+        "recall": chosen.quality.values.get(RECALL),
+        "parts": {
+            part.what: {name: part.quality.values.get(name) for name in (RECALL, f"{RECALL}_error")}
+            for part in parts
+        },
+        "lines": [*lines, _confidence(caveats)],
+    }
 
 
 def deployed_table(found: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     """Return a table of what to deploy with a row for each answer.
 
     Args:
-        found: names of data sets or races, with :attr:`Deployment.facts`.
+        found: names of data sets or races, with what :func:`deployment` says.
     """
     cols = [Col("data", 0), Col("deploy", lambda row: row[1]["what"], align="left")]
     cols += [Col(what, partial(_part, what)) for what in ("floor", "trained", "both")]

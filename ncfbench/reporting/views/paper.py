@@ -96,4 +96,5 @@ def claims_table(verdicts: Sequence[Row]) -> Table:
 
 def _evidence(row: Row) -> str:
     lower, upper = row["lower"], row["upper"]
-    return row["evidence"] + ("" if lower is None else f" [{lower:.3g}, {upper:.3g}]")
+    ends = "" if lower is None else f" [{lower:.3g}, {upper:.3g}]"
+    return f"{row['evidence']}{ends}"

@@ -264,28 +264,18 @@ def _of_loss(loss: str, render: Callable[[Row], Cell], arm: Row) -> Cell:
     return Cell("no run", "muted") if serves(info, find_loss(loss)) else INVALID
 
 
-def _full_over_step(row: Row) -> Cell:
-    full, step = row.get("full_iteration_seconds"), row.get("step_iteration_seconds")
-    return Cell(f"{full / step:.2f}") if full and step else without_value(row)
-
-
-def _number(column: str, digits: int, scale: float = 1) -> Callable[[Row], Cell]:
-    def render(row: Row) -> Cell:
-        value = row.get(column)
-        if value is not None:
-            return Cell(f"{value * scale:,.{digits}f}")
-        return Cell("never", "muted") if row["status"] == "not reached" else without_value(row)
-
-    return render
+def _full_over_step(row: Row) -> float | None:
+    full, step = row["full_iteration_seconds"], row["step_iteration_seconds"]
+    return full / step if full and step else None
 
 
 PARTS = (
-    Col("items", _number("item_slots", 0)),
-    Col("full ms", _number("full_iteration_seconds", 2, 1e3)),
-    Col("step ms", _number("step_iteration_seconds", 2, 1e3)),
-    Col("full/step", _full_over_step),
-    Col("step x", _number("step_per_iteration_speedup", 2)),
-    Col("it. to ref.", _number("iterations_to_reference", 0)),
-    Col("s to ref.", _number("seconds_to_reference", 1)),
+    Col("items", "item_slots", ",.0f"),
+    Col("full ms", "full_iteration_seconds", ",.2f", scale=1e3),
+    Col("step ms", "step_iteration_seconds", ",.2f", scale=1e3),
+    Col("full/step", _full_over_step, ".2f"),
+    Col("step x", "step_per_iteration_speedup", ".2f"),
+    Col("it. to ref.", "iterations_to_reference", ",.0f"),
+    Col("s to ref.", "seconds_to_reference", ",.1f"),
 )
 """Columns of what the ratios are made of."""
