@@ -178,13 +178,13 @@ def ask(cell: Cell, data_dir: Path) -> dict[str, Any]:
         words += [f"--data-dir={data_dir}", f"--runs-dir={folder}"]
         # The reference's trials have the allocator that Python has.
         answer: dict[str, Any] = json.loads(ncfbench(words, {allocator.VARIABLE: "none"}).output)
-        (best,) = (each for each in answer["entrants"] if each["status"] == "recommended")
+        (best,) = (each for each in answer["arms"] if each["status"] == "recommended")
         records = [runs.read(Path(answer["folder"]) / name) for name in best["runs"]]
     curves = [_evaluated(record) for record in records]
     record, rows = records[0], curves[0]
     seconds = record.summary["full_iteration_seconds"]
     return answer | {
-        "name": best["entrant"],
+        "name": best["name"],
         "mean_validation": fmean(max(row[f"validation_{RECALL}"] for row in c) for c in curves),
         "arm": {
             "seconds": [row["iteration"] * seconds for row in rows],
@@ -208,8 +208,8 @@ def compare(reference: Mapping[str, Any], answer: Mapping[str, Any]) -> Found:
     level = SHARE * own.validation[own.top]
     soonest = min([own, *curves], key=lambda curve: curve.time_to(level))
     recall = own.test[own.top]
-    floors = [each["recall_at_50"] for each in answer["floors"]]
-    against = answer["headline"].startswith("Training is")
+    floors = [each["test_recall_at_50"] for each in answer["floors"]]
+    against = any(line.startswith("Training is not") for line in answer["deploy"]["lines"])
     seconds = own.time_to(level)
     return {
         "trials": len(trials),
@@ -228,7 +228,7 @@ def compare(reference: Mapping[str, Any], answer: Mapping[str, Any]) -> Found:
         "deployed_validation": answer["deploy"]["validation_recall"],
         "deployed_recall": answer["deploy"]["recall"],
         "training_share": answer["training_seconds"] / answer["spent_seconds"],
-        "headline": answer["headline"],
+        "lines": answer["deploy"]["lines"],
     }
 
 

@@ -123,7 +123,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
             {"purpose": purpose, "command": command}
             for purpose, command in next_steps(answer, folder, locations)
         ],
-        "entrants": [_row(answer, arm) for arm in answer.arms],
+        "arms": [_row(answer, arm) for arm in answer.arms],
         "folder": str(folder),
     }
 
@@ -161,7 +161,6 @@ def _row(answer: RaceAnswer, arm: Arm) -> dict[str, Any]:
     return {
         "dataset": config.dataset,
         "encoder": config.encoder,
-        "entrant": arm.name,
         "loss": config.loss,
         "sampler": config.sampler,
         "batch_size": config.batch_size,

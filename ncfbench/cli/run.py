@@ -142,6 +142,7 @@ def _print_results(
     from ncfbench.reporting.blends import blend_of_runs
     from ncfbench.reporting.floors import compare
     from ncfbench.reporting.quality import quality_of
+    from ncfbench.reporting.views.answers import measured_values
     from ncfbench.reporting.views.run import ledger_table, run_table
     from ncfbench.reporting.views.sentences import floor_command, run_sentence
     from ncfbench.runs.reported import describe_fall, evaluations_of
@@ -161,11 +162,11 @@ def _print_results(
         found["last_epoch"] = {name: last[0][name] for name in names} if last else None
         found["warnings"] = [fall] if fall else []
         found["floors"] = [
-            floor.facts | {"this_run": recall and stands.word} | stands.difference
+            measured_values(floor) | {"this_run": recall and stands.word} | stands.difference
             for floor in floors
             for stands in [compare(recall, floor.reported)]
         ]
-        found["blend"] = both and both.facts
+        found["blend"] = both and measured_values(both)
         print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
         more = []

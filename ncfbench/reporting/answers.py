@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from ncfbench.catalog import BUILT_IN, find_loss
+from ncfbench.catalog import BUILT_IN
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.reporting.arms import Arm, curves_of
@@ -119,18 +119,6 @@ class Answer:
         return slug(kind, self.config.dataset, self.data_fingerprint[:6])
 
     @property
-    def measures(self) -> dict[str, str]:
-        """Columns of the curves that a figure shows, with their labels: the loss where all have the
-        same, and the recalls.
-        """
-        losses = {arm.config.loss for arm in self.arms}
-        found = {f"{split}_{RECALL}": f"{split} recall@50" for split in (self.split, "test")}
-        if len(losses) == 1:
-            loss = find_loss(losses.pop()).title
-            found = {"probe_loss": f"probe loss ({loss}, log scale)", TEST_RECALL: "test recall@50"}
-        return found
-
-    @property
     def best(self) -> Arm | None:
         """The recommended arm; None where nothing was learned."""
         return next((arm for arm in self.arms if arm.status == "recommended"), None)
@@ -159,28 +147,24 @@ class Answer:
 
     @property
     def fall(self) -> float:
-        """Share by which the best one's measure improved in the last doubling of its clock."""
+        """Share by which the best one's measure improved in the last doubling of its clock; beyond
+        :data:`FALLING` longer training may change the order.
+        """
         curve = self.best.curve if self.best else None
         before = curve.at(curve.clock / 2) if curve else 0.0
         return curve.gain() / abs(before) if curve and before else 0.0
 
-    @property
-    def is_still_falling(self) -> bool:
-        """True if longer training may change the order, or find one."""
-        return self.best is None or self.fall > FALLING
-
 
 def find_answers(
-    groups: Iterable[Sequence[Run]], floors: Mapping[str, Sequence[FloorResult]] | None = None
+    runs: Iterable[Run], floors: Mapping[str, Sequence[FloorResult]] | None = None
 ) -> list[Answer]:
     """Return the answer of each data set that has runs with recall of test links.
 
     Args:
-        groups: of runs that compare.
         floors: by fingerprint of the data set.
     """
-    of_data = grouped((run for runs in groups for run in runs), lambda run: run.data_fingerprint)
-    found = (_answer(runs, (floors or {}).get(digits, ())) for digits, runs in of_data.items())
+    of_data = grouped(runs, lambda run: run.data_fingerprint)
+    found = (_answer(own, (floors or {}).get(digits, ())) for digits, own in of_data.items())
     return [answer for answer in found if answer is not None]
 
 
@@ -232,7 +216,7 @@ def _answer(runs: Sequence[Run], floors: Sequence[FloorResult]) -> Answer | None
     chances = {name: kept_chance(here, name) for name in (validation, TEST_RECALL)}
     # A recall that is 1 by construction decides nothing.
     is_validated = (chances[validation] or 0.0) < 1
-    is_validated &= all(_first(arm).evaluated(validation) for arm in arms)
+    is_validated &= all(next(iter(arm.values())).evaluated(validation) for arm in arms)
     split: Split = "validation" if is_validated else "test"
     chance = chances[f"{split}_{RECALL}"]
     ranked, level = rank_soonest([_unranked(arm, split, chance) for arm in arms])
@@ -263,10 +247,6 @@ def _arms_of(runs: Iterable[Run]) -> list[dict[int, Run]]:
         if run.summary["epochs"] >= longest.summary["epochs"]:
             by_seed[config.seed] = run
     return [dict(sorted(arm.items())) for arm in arms.values()]
-
-
-def _first(arm: Mapping[int, Run]) -> Run:
-    return next(iter(arm.values()))
 
 
 def _unranked(arm: Mapping[int, Run], split: Split, chance: float | None) -> Arm:

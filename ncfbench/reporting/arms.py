@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean as mean
-from typing import Self
+from typing import Any, Self
 
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
@@ -16,6 +16,7 @@ from ncfbench.reporting.quality import Quality, quality_of
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import speedups
 from ncfbench.timing.curves import Curve
+from ncfbench.timing.intervals import interval_columns
 from ncfbench.timing.seeds import Curves, Ratio
 
 PLACES = {"recommended": 0, "tied": 1, "undecided": 1, "lower": 1, "slower": 2, "left": 2}
@@ -125,6 +126,21 @@ class Arm:
     def level(self) -> float:
         """The lowest value of the curve that decides; infinity of an arm that was not evaluated."""
         return self.curve.level if self.has_run else math.inf
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Its iterations and times in JSON."""
+        return {
+            "seeds": len(self.measured.curves),
+            "clock_seconds": self.curve.clock if self.has_run else None,
+            "learned_seconds": self.learned_at,
+            "level": self.level if math.isfinite(self.level) else None,
+            "iterations_to_level": self.iterations,
+            "full_iteration_seconds": self.iteration_seconds if self.has_run else None,
+            "item_slots": self.items if self.has_run else None,
+            **interval_columns("times_slower", self.behind),
+            "runs": [run.name for run in self.runs.values()],
+        }
 
     def quality(self, split: Split) -> Quality | None:
         """Return its quality on a split's links at the epoch that each seed reports; None where

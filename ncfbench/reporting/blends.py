@@ -15,7 +15,7 @@ from ncfbench.errors import DataError
 from ncfbench.floors.kept import key_of
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.floors import FloorResult
-from ncfbench.reporting.quality import NDCG, RECALL, Quality, quality_of_rows
+from ncfbench.reporting.quality import Quality, quality_of_rows
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.reported import mean_of
 from ncfbench.storage.schemas import EVALUATED
@@ -64,17 +64,9 @@ class BlendResult:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Its values in JSON."""
-        values = self.reported.values
-        names = (RECALL, f"{RECALL}_error", "recall_at_10", NDCG)
-        return {
-            "floor": self.floor.row["floor"],
-            "run": self.of,
-            "weight": self.weight,
-            "metric": self.rows[0]["metric"],
-            **{name: values[name] for name in names},
-            f"validation_{RECALL}": self.quality("validation").recall,
-        }
+        """Its parts in JSON."""
+        names = {"floor": self.floor.row["floor"], "metric": self.rows[0]["metric"]}
+        return names | {"weight": self.weight}
 
 
 def blend_of_runs(

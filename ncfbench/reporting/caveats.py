@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ncfbench.reporting.answers import Answer, Caveat, reads
+from ncfbench.reporting.answers import FALLING, Answer, Caveat, reads
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import three_digits
 from ncfbench.runs.folder import are_interleaved
@@ -38,7 +38,7 @@ def best_caveats(answer: Answer, best: Arm) -> list[Caveat]:
     end of those that were tried.
     """
     found = []
-    if answer.is_still_falling:
+    if answer.fall > FALLING:
         epochs, seconds = best.first.summary["epochs"], three_digits(best.curve.clock)
         text = f"The best trained {seconds} s ({epochs:.3g} epochs), and its recall rose by"
         text += f" {answer.fall:.0%} in the latter half: longer training may change the order."

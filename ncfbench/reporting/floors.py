@@ -13,7 +13,6 @@ from ncfbench.floors.kept import columns_of, preference
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import (
-    NDCG,
     RECALL,
     Quality,
     quality_of_rows,
@@ -92,13 +91,11 @@ class FloorResult:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Its values in JSON."""
+        """Its settings and seconds in JSON."""
         names = ("floor", "content", "penalty", "chosen_by")
-        measures = (RECALL, f"{RECALL}_error", "recall_at_10", NDCG)
-        values = {name: self.row[name] for name in names} | {"title": self.name}
-        values |= {"columns": columns_of(self.row), "seconds": self.seconds}
-        values |= {name: self.reported.values[name] for name in measures}
-        return values | {f"validation_{n}": self.value("validation", n) for n in (RECALL, NDCG)}
+        own = {"columns": columns_of(self.row), "seconds": self.seconds}
+        own |= {f"validation_{NDCG}": self.value("validation", NDCG)}
+        return {name: self.row[name] for name in names} | own
 
     @property
     def rank(self) -> tuple[bool, float]:

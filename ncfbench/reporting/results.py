@@ -133,7 +133,7 @@ class Results:
     @cached_property
     def answers(self) -> list[Answer]:
         """The answer of each data set whose runs have recall."""
-        return find_answers(self.groups, self.floors)
+        return find_answers(self.runs, self.floors)
 
     @cached_property
     def answer_rows(self) -> Rows:

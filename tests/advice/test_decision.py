@@ -65,7 +65,7 @@ def test_an_answer_before_any_evaluation(tmp_path, tiny):
     assert (found.best, found.target) == (None, None)
     tables.write_json(tmp_path / "answer.json", summary.as_json(found, tmp_path, {}))
     shown = tables.read_json(tmp_path / "answer.json")
-    assert [row["level"] for row in shown["entrants"]] == [None, None]
+    assert [row["level"] for row in shown["arms"]] == [None, None]
     records["best"] = written(tmp_path, best, [0, 0.2, 0.4], 10)
     found = answered(tiny, [early, best], records)
     assert found.best is not None

@@ -61,13 +61,12 @@ def test_a_cell_compares_recall_and_time():
     own = rising(0.5)
     answer: dict[str, Any] = {
         "arm": {"seconds": own.seconds, "validation": own.validation, "test": own.test},
-        "floors": [{"recall_at_50": 0.4}, {"recall_at_50": 0.3}],
-        "headline": "Use bow.",
+        "floors": [{"test_recall_at_50": 0.4}, {"test_recall_at_50": 0.3}],
         "spent_seconds": 600,
         "training_seconds": 420,
         "name": "bow",
         "mean_validation": 0.49,
-        "deploy": {"what": "both", "recall": 0.45, "validation_recall": 0.5},
+        "deploy": {"what": "both", "recall": 0.45, "validation_recall": 0.5, "lines": []},
     }
     found = bench.compare(reference, answer)
     assert found["recall_share"] == pytest.approx(1.0)
@@ -76,7 +75,7 @@ def test_a_cell_compares_recall_and_time():
     assert found["training_share"] == 0.7
     first = found | {"cell": "a/0"}
     assert bench.Search().missed([first]) == []
-    answer["headline"] = "Training is not worth it: ridge has more."
+    answer["deploy"]["lines"] = ["Training is not worth it: ridge has more."]
     late = [2 * at for at in own.seconds]
     answer["arm"]["seconds"] = late
     answer |= {"training_seconds": 300, "mean_validation": 0.51}

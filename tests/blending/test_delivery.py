@@ -142,7 +142,7 @@ def test_the_command_says_what_both_reach(trained, tmp_path):
     (answer,) = json.loads(invoke(*words, "--json").stdout)["answers"]
     (found,) = answer["blends"]
     assert (found["floor"], found["weight"]) == (row["floor"], row["weight"])
-    assert found["recall_at_50"] == row[RECALL]
+    assert found["test_recall_at_50"] == row[RECALL]
     check(invoke(*words, "--export", tmp_path / "out"), 0)
     assert blend.read(tmp_path / "out" / record.name) == row
     published = invoke("report", tmp_path / "out", "--data-dir", tmp_path)

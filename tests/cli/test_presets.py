@@ -95,7 +95,7 @@ def test_a_run_ends_beside_the_floors(data_dir, tmp_path):
     assert "ridge" not in answer.stdout
     found = json.loads(invoke(*words, "--json").stdout)
     (floor,) = found["floors"]
-    assert (floor["floor"], floor["recall_at_50"]) == ("profile", recall)
+    assert (floor["floor"], floor["test_recall_at_50"]) == ("profile", recall)
     (own,) = (
         row
         for row in tables.read_rows(Path(found["folder"]) / evaluations.FILE, EVALUATION)

@@ -38,7 +38,7 @@ def test_a_floor_that_has_too_little_time_reads_the_heaviest_columns(
         )
         assert floors_table("cold", found.rows).rows[0][0].text == "ridge"
         title = "ridge regression" + f" on {columns} columns" * (columns is not None)
-        assert FloorResult(row).facts["title"] == title
+        assert FloorResult(row).name == title
         assert FloorResult(row).facts["columns"] == columns
         # Fitted again it has the recall that is kept.
         task, ranks = measure.refit(data, row)

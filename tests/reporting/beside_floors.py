@@ -38,5 +38,5 @@ def answer_of(folder, *recalls, **more):
     for sampler, own, ms in zip(("strat-ns", "ns", "iid"), recalls, (20, 200, 200), strict=False):
         losses = [9, *(3.0 if place else 3.1 for place in range(max(len(own) - 1, 2)))]
         write_run(folder, sampler, losses, ms, own, **{"errors": ERRORS} | more)
-    (answer,) = answers.find_answers(group(read_all(folder)[0]))
+    (answer,) = answers.find_answers(*group(read_all(folder)[0]))
     return answer

@@ -24,7 +24,7 @@ def answer_of(folder, **more):
     write_run(folder, "strat-ns", [9, 3, 2.9], 20, [0, 0.4, 0.53], **more)
     write_run(folder, "iid", [9, 4, 3], 200, [0, 0.3, 0.4], **more)
     tables.write_rows(folder / FILE, [floor_row("profile", 0.512, 3.5)], schemas.FLOOR)
-    (answer,) = find_answers(group(read_all(folder)[0]))
+    (answer,) = find_answers(*group(read_all(folder)[0]))
     return answer
 
 

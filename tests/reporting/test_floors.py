@@ -130,7 +130,7 @@ def test_without_a_best_arm_the_highest_is_named(tmp_path):
 def check_arm_beside_floors(folder, name):
     """Both computations set the arm of this name beside the floors."""
     tables.write_rows(folder / FILE, [PROFILE, RIDGE], schemas.FLOOR)
-    (answer,) = find_answers(group(read_all(folder)[0]))
+    (answer,) = find_answers(*group(read_all(folder)[0]))
     assert answer.beside_floors.name == name
     check(invoke("report", folder), 0)
     check(invoke("report", folder, "--verify"), 0, "0 do not match")
@@ -193,7 +193,7 @@ def test_test_links_choose_neither_floor_nor_arm(tmp_path):
     for sampler, (recalls, validation) in arms.items():
         more: dict[str, Any] = {"validation": validation, "errors": ERRORS}
         write_run(tmp_path, sampler, [9, 5, 4, 3], 100, recalls, **more)
-    (answer,) = find_answers(group(read_all(tmp_path)[0]))
+    (answer,) = find_answers(*group(read_all(tmp_path)[0]))
     none, found = (beside(answer, [profile, ridge], best) for best in (None, "strat-ns"))
     assert none.beside_floors.name == "cnn sg ns"
     assert found.beside_floors.reported.recall == 0.45

@@ -101,7 +101,7 @@ def test_csv_has_the_numbers_of_json(folder):
             for key, value in whole.items():
                 text = " ".join(value) if isinstance(value, list) else str(value)
                 assert row[key] == ("" if value is None else text)
-    arms = {row["arm"]: row for row in document["answers"][0]["arms"]}
+    arms = {row["name"]: row for row in document["answers"][0]["arms"]}
     for row in csv.DictReader(parts["answers"].splitlines()):
         assert float(row["test_recall_at_50"]) == arms[row["name"]]["test_recall_at_50"]
     runs = [row["run"] for row in csv.DictReader(parts["runs"].splitlines())]

@@ -62,7 +62,7 @@ def test_a_column_of_the_answer_is_a_value_and_its_heading(tmp_path, monkeypatch
     check(invoke("report", tmp_path, "--format", "html"), 0)
     assert "7,0" in (tmp_path / "report.html").read_text("utf-8")
     found = json.loads(invoke("report", tmp_path, "--json").stdout)["answers"][0]["arms"]
-    assert [arm["letters"] for arm in found] == [7000 + len(arm["arm"]) for arm in found]
+    assert [arm["letters"] for arm in found] == [7000 + len(arm["name"]) for arm in found]
 
 
 def test_seeds_are_paired():

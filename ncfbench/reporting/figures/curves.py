@@ -26,9 +26,9 @@ from ncfbench.reporting.figures.drawing import (
     thin,
 )
 from ncfbench.reporting.frames import Run, by_variant
-from ncfbench.reporting.quality import TEST_RECALL
+from ncfbench.reporting.quality import RECALL, TEST_RECALL
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
-from ncfbench.runs.labels import label
+from ncfbench.runs import labels
 
 MOST_NAMED = 8
 """Arms of an answer that are named and coloured; the others are grey."""
@@ -54,12 +54,17 @@ def draw_answer(answer: Answer) -> Drawing | None:
     """
     if len(answer.arms) < 2:
         return None
+    losses = {arm.config.loss for arm in answer.arms}
+    measures = {f"{split}_{RECALL}": f"{split} recall@50" for split in (answer.split, "test")}
+    if len(losses) == 1:
+        label = f"probe loss ({find_loss(losses.pop()).title}, log scale)"
+        measures = {"probe_loss": label, TEST_RECALL: "test recall@50"}
     figure = new_figure(9.5, 4.0)
-    axes = figure.subplots(1, len(answer.measures), squeeze=False)[0]
+    axes = figure.subplots(1, len(measures), squeeze=False)[0]
     main = styles_of(arm.name for arm in answer.main[:MOST_NAMED])
     what = "features and training" if answer.feature_seconds else "training time"
     times = f"{what}, s (full account, log scale)"
-    for axis, (measure, y_label) in zip(axes, answer.measures.items(), strict=True):
+    for axis, (measure, y_label) in zip(axes, measures.items(), strict=True):
         for arm in reversed(answer.arms):
             _plot_arm(axis, arm, measure, main.get(arm.name), is_best=arm is answer.best)
         axis.set(xlabel=times, ylabel=y_label)
@@ -72,8 +77,8 @@ def draw_answer(answer: Answer) -> Drawing | None:
             axis.axhline(-answer.target, color=GREY, linewidth=0.8, linestyle="--")
         label_few(axis.xaxis)
         finish(axis)
-    handles, labels = axes[0].get_legend_handles_labels()
-    add_legend_below(figure, handles[::-1], labels[::-1])
+    handles, names = axes[0].get_legend_handles_labels()
+    add_legend_below(figure, handles[::-1], names[::-1])
     return entitle(figure, answer.title, answer.data_label)
 
 
@@ -132,7 +137,7 @@ def draw_targets(runs: Sequence[Run]) -> Drawing | None:
     simulated = ". Devices are SIMULATED: times are of no use" if is_simulated else ""
     what = ", ".join([config.dataset, find_encoder(config.encoder).title, loss])
     title = f"How much sooner than {baseline}, at every target: {what}"
-    note = f"{label(runs)}{simulated}. {TARGETS_NOTE}"
+    note = f"{labels.label(runs)}{simulated}. {TARGETS_NOTE}"
     return entitle(figure, title, runs[0].data_label, note)
 
 

@@ -31,7 +31,6 @@ from ncfbench.reporting.views.deploy import deployment
 from ncfbench.reporting.views.sentences import headline, tied_sentence, worth_sentence
 from ncfbench.runs.labels import flags
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.timing.intervals import interval_columns
 from ncfbench.timing.ranking import SHARE
 
 AnswerRow: TypeAlias = Arm | FloorResult | BlendResult
@@ -61,38 +60,23 @@ def columns_of(answer: Answer) -> list[Col]:
 
 def values_of(answer: Answer, row: AnswerRow) -> dict[str, Any]:
     """Return what tables, CSV and JSON say of an arm, a floor or a blend; times in seconds."""
-    measured = row.reported.values if row.reported else {}
-    found = {
-        "status": row.status,
-        "seconds_to_level": row.total_seconds,
-        "clock_seconds": None,
-        "decided_by": _judged(answer, row),
-        "reported_epoch": row.epoch,
-    }
-    ends = ("", "_error")
+    found = {"name": row.name, "clock_seconds": None, "decided_by": _judged(answer, row)}
+    return found | measured_values(row)
+
+
+def measured_values(row: AnswerRow) -> dict[str, Any]:
+    """Return what is known of a row without an answer: its status, measures and own facts."""
+    measured, ends = row.reported.values if row.reported else {}, ("", "_error")
+    found = {"status": row.status, "seconds_to_level": row.total_seconds}
     found |= {
         f"test_{name}{end}": measured.get(f"{name}{end}") for name in MEASURES for end in ends
     }
-    return found | _of_arm(row) if isinstance(row, Arm) else found
-
-
-def _of_arm(arm: Arm) -> dict[str, Any]:
-    return {
-        "seeds": len(arm.measured.curves),
-        "clock_seconds": arm.curve.clock if arm.has_run else None,
-        "learned_seconds": arm.learned_at,
-        "level": arm.level if math.isfinite(arm.level) else None,
-        "iterations_to_level": arm.iterations,
-        "full_iteration_seconds": arm.iteration_seconds if arm.has_run else None,
-        "item_slots": arm.items if arm.has_run else None,
-        **interval_columns("times_slower", arm.behind),
-        "runs": [run.name for run in arm.runs.values()],
-    }
+    return found | {"reported_epoch": row.epoch} | row.facts
 
 
 def named_values(answer: Answer, rows: Iterable[tuple[str, AnswerRow]]) -> list[dict[str, Any]]:
-    """Return :func:`values_of` rows of an answer, each below a name."""
-    return [{"name": name, **values_of(answer, row)} for name, row in rows]
+    """Return :func:`values_of` rows of an answer, each with another name."""
+    return [values_of(answer, row) | {"name": name} for name, row in rows]
 
 
 def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Table:
@@ -194,15 +178,13 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
     rows = []
     for answer in answers:
         reasons = caveats(answer)
-        found = deployment(answer, reasons, locations)
-        named = {"dataset": answer.config.dataset, "data_fingerprint": answer.data_fingerprint}
-        said = {"deploy": found, "headline": headline(answer)}
+        said = {"deploy": deployment(answer, reasons, locations), "headline": headline(answer)}
         doubts = {"caveats": [caveat._asdict() for caveat in reasons]}
         arms = [
-            {"arm": arm.name, "flags": flags(arm.config, of_model=True), **values_of(answer, arm)}
+            {"flags": flags(arm.config, of_model=True), **values_of(answer, arm)}
             for arm in answer.arms
         ]
-        rows.append({**named, **said, **doubts, **facts(answer), "arms": arms})
+        rows.append({**_of_data(answer), **said, **doubts, **facts(answer), "arms": arms})
     return rows
 
 
@@ -210,11 +192,14 @@ def answer_frame(answers: Iterable[Answer]) -> list[dict[str, Any]]:
     """Return a row for each arm, floor and blend of some answers, for CSV; times in seconds."""
     frame = []
     for answer in answers:
+        named = {name: getattr(answer, name) for name in ("metric", "split", "target")}
         rows: list[AnswerRow] = [*answer.arms, *answer.floors, *answer.blends]
-        named = {"dataset": answer.config.dataset, "data_fingerprint": answer.data_fingerprint}
-        named |= {name: getattr(answer, name) for name in ("metric", "split", "target")}
-        frame += [named | row for row in named_values(answer, [(row.name, row) for row in rows])]
+        frame += [_of_data(answer) | named | values_of(answer, row) for row in rows]
     return frame
+
+
+def _of_data(answer: Answer) -> dict[str, Any]:
+    return {"dataset": answer.config.dataset, "data_fingerprint": answer.data_fingerprint}
 
 
 def facts(answer: Answer) -> dict[str, Any]:
@@ -230,12 +215,12 @@ def facts(answer: Answer) -> dict[str, Any]:
         "tied": [arm.name for arm in answer.ties],
         "feature_seconds": answer.feature_seconds,
         "floors": floor_rows(answer),
-        "blends": [blend.facts for blend in answer.blends],
+        "blends": [values_of(answer, blend) for blend in answer.blends],
         "worth": [
             {
                 "choice": row.choice,
                 "value": row.value,
-                "entrant": row.arm.name,
+                "arm": row.arm.name,
                 "times_later": row.arm.expected if math.isfinite(row.arm.expected) else None,
                 "seconds": row.arm.total_seconds,
                 answer.split: -row.arm.level,
@@ -247,12 +232,9 @@ def facts(answer: Answer) -> dict[str, Any]:
 
 
 def floor_rows(answer: Answer) -> list[dict[str, Any]]:
-    """Return the floors as plain objects, each with how the arm stands to it that the answer's
-    sentence about floors is of.
-    """
-    split, rows = answer.judged_by, []
-    arm = answer.beside_floors
-    own = arm and arm.quality(split)
+    """Return the floors as plain objects, each with how the arm beside them stands to it."""
+    split, arm = answer.judged_by, answer.beside_floors
+    own, rows = arm and arm.quality(split), []
     for floor in answer.floors:
         beside = standing(arm, floor, split) if arm else Standing("unknown")
         stands = {
@@ -260,7 +242,7 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
             "passed_after_seconds": beside.seconds,
             "best_arm_ndcg_at_50": own.ndcg if own else None,
         }
-        rows.append(floor.facts | stands | beside.difference)
+        rows.append(values_of(answer, floor) | stands | beside.difference)
     return rows
 
 
