@@ -19,14 +19,13 @@ def verify_tables(where: Locations, kind: str) -> None:
     results = collect(where.runs_dir, where.data_dir)
     values, wrong = verify(results)
     if kind == "json":
-        mismatches = [one._asdict() for one in wrong]
-        print_json({"values": values, "mismatches": mismatches, "problems": results.problems})
+        print_json({"values": values, "mismatches": wrong, "problems": results.problems})
     else:
         warn(results.problems)
         print_views(f"{values:,} values recomputed; {len(wrong):,} do not match.")
         cols = [Col(name, name) for name in ("table", "cell", "column")]
-        cols += [Col("kept", lambda one: _text(one.kept), wraps=True)]
-        cols += [Col("recomputed", lambda one: _text(one.recomputed), wraps=True)]
+        cols += [Col("kept", lambda row: _text(row["kept"]), wraps=True)]
+        cols += [Col("recomputed", lambda row: _text(row["recomputed"]), wraps=True)]
         if wrong:
             print_views(Table.of("What does not match", cols, wrong, labels=2))
     if wrong:

@@ -17,7 +17,7 @@ def doctor(json_: options.Json = False) -> None:
     Runs keep the same description in environment.json, and `report` never divides times of
     different environments. The exit code is 6 if there is a warning.
     """
-    from ncfbench.reporting.views.run import environment_table
+    from ncfbench.reporting.views.run import known_table
     from ncfbench.timing import allocator, environment
     from ncfbench.timing import doctor as doctors
     from ncfbench.timing.contention import OtherPrograms
@@ -28,7 +28,7 @@ def doctor(json_: options.Json = False) -> None:
     if json_:
         print_json({"environment": described, "warnings": found})
     else:
-        print_views(environment_table(described))
+        print_views(known_table("Environment", described))
         if library := allocator.find_library():
             preload = f"env LD_PRELOAD={library} MALLOC_CONF={allocator.SETTINGS}"
             print_views(f"Start Python programs with jemalloc: {preload} python ...")

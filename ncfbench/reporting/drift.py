@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ncfbench.errors import NothingToReportError
 from ncfbench.reporting.results import Results
@@ -23,19 +23,10 @@ KEY = ("dataset", "encoder", "loss", "sampler", "variant", "settings", "data_fin
 MISSING = "no row"
 
 
-class Mismatch(NamedTuple):
-    """A kept value that the runs do not give; ``column`` is ``row`` where one side has none."""
-
-    table: str
-    cell: str
-    column: str
-    kept: Any
-    recomputed: Any
-
-
-def verify(results: Results) -> tuple[int, list[Mismatch]]:
+def verify(results: Results) -> tuple[int, list[Row]]:
     """Compare the kept tables of a folder with its results, and its summaries with the raw records;
-    return the number of values compared, and what differs.
+    return the number of values compared, and a row for each that differs, with its table, cell and
+    column; that is ``row`` where one side has none.
 
     Raises:
         NothingToReportError: there are no tables.
@@ -71,16 +62,13 @@ def _by_key(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], Row]:
     return found
 
 
-def _mismatches(
-    table: str, cell: str, kept: Row | None, recomputed: Row | None
-) -> Iterator[Mismatch]:
-    if kept is None or recomputed is None:
-        sides = (MISSING if side is None else "a row" for side in (kept, recomputed))
-        yield Mismatch(table, cell, "row", *sides)
-        return
-    for column, value in recomputed.items():
+def _mismatches(table: str, cell: str, kept: Row | None, fresh: Row | None) -> Iterator[Row]:
+    if kept is None or fresh is None:
+        kept, fresh = ({"row": MISSING if side is None else "a row"} for side in (kept, fresh))
+    for column, value in fresh.items():
         if not _is_equal(kept.get(column), value):
-            yield Mismatch(table, cell, column, kept.get(column), value)
+            sides = {"kept": kept.get(column), "recomputed": value}
+            yield {"table": table, "cell": cell, "column": column, **sides}
 
 
 def _is_equal(kept: Any, value: Any) -> bool:

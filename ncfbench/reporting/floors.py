@@ -13,6 +13,7 @@ from ncfbench.floors.kept import columns_of, preference
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import (
+    NDCG,
     RECALL,
     Quality,
     quality_of_rows,

@@ -29,7 +29,7 @@ def folder(reported, tmp_path):
 
 def wrong(folder):
     _, found = verify(collect(folder, folder))
-    return {(one.table, one.cell.split("/")[-1], one.column) for one in found}
+    return {(one["table"], one["cell"].split("/")[-1], one["column"]) for one in found}
 
 
 def row_of(rows, sampler="ns"):

@@ -6,7 +6,7 @@ import io
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +20,8 @@ from ncfbench.data.sources import prepare_command
 from ncfbench.errors import install_command
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.results import Results
-from ncfbench.reporting.table import Table, facts_table, is_command
+from ncfbench.reporting.table import Table, is_command
+from ncfbench.reporting.views.run import known_table
 
 UNSTABLE = (
     "key",
@@ -129,30 +130,18 @@ def _environments(results: Results) -> list[Table]:
     counts = Counter(run.environment["key"] for run in results.runs)
     tables = []
     for key, count in counts.items():
-        entries = environments[key].items()
-        facts = {name: value for name, value in entries if name not in UNSTABLE}
-        tables.append(_facts(f"{counted(count, 'run')}, environment {key}", facts))
+        title = f"{counted(count, 'run')}, environment {key}"
+        tables.append(known_table(title, environments[key], UNSTABLE))
     for name, fingerprint in _data(results):
         manifest = results.manifests.get(fingerprint, {"statistics": {}, "options": {}})
         facts = {"what": manifest.get("label"), "fingerprint": fingerprint}
-        facts |= {key: f"{value:g}" for key, value in manifest["statistics"].items()}
-        tables.append(_facts(f"Data set {name}", facts | manifest["options"]))
+        facts |= manifest["statistics"] | manifest["options"]
+        tables.append(known_table(f"Data set {name}", facts))
     return tables
 
 
 def _data(results: Results) -> list[tuple[str, str]]:
     return sorted({(run.config.dataset, run.data_fingerprint) for run in results.runs})
-
-
-def _facts(title: str, entries: Mapping[str, Any]) -> Table:
-    known = {name: value for name, value in entries.items() if value not in (None, "", [], {})}
-    return facts_table(title, [(name.replace("_", " "), _words(of)) for name, of in known.items()])
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_words(item)}" for key, item in value.items())
-    return ", ".join(map(_words, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _commands(results: Results, places: Sequence[str]) -> list[str]:

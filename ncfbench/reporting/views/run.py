@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ncfbench.reporting.table import Col, Table, facts_table
@@ -25,38 +25,22 @@ def statistics_table(
     return Table.of(f"Data set {name}", cols, found)
 
 
-def environment_table(environment: Row) -> Table:
-    """Return a line for each thing that times depend on."""
-    memory = [environment[name] for name in ("memory_bytes", "memory_available_bytes")]
-    total, free = ("unknown" if value is None else f"{value / 2**30:.1f} GiB" for value in memory)
-    quota = "" if environment["core_quota"] is None else f", time of {environment['core_quota']:g}"
-    commit = environment["commit"]
-    state = (
-        "not a checkout"
-        if commit is None
-        else commit["id"][:12] + (", changed since" if commit["dirty"] else "")
-    )
-    devices = Counter(
-        f"{device['kind']} ({device['platform']})" for device in environment["devices"]
-    )
-    variables = ", ".join(f"{name}={value}" for name, value in environment["variables"].items())
-    load = environment["load_average"]
-    facts = {
-        "processor": environment["cpu"],
-        "cores": f"{environment['cores']} of {environment['machine_cores']}{quota}",
-        "memory": f"{total}, {free} free",
-        "accelerators": ", ".join(environment["accelerators"]) or "none",
-        "JAX devices": ", ".join(f"{count} x {name}" for name, count in devices.items()),
-        "system": environment["system"],
-        "python": environment["python"],
-        **environment["packages"],
-        "variables": variables or "none that matter",
-        "allocator": environment["allocator"],
-        "ncfbench": f"{environment['ncfbench']}, commit: {state}",
-        "load average": "unknown" if load is None else ", ".join(f"{value:.2f}" for value in load),
-        "key": environment["key"],
-    }
-    return facts_table("Environment", [(name, str(value)) for name, value in facts.items()])
+def known_table(title: str, entries: Row, left_out: Collection[str] = ()) -> Table:
+    """Return a line for each entry that is known, such as of an environment."""
+    facts = [
+        (name.replace("_bytes", "").replace("_", " "), _words(name, value))
+        for name, value in entries.items()
+        if name not in left_out and value not in (None, "", [], {})
+    ]
+    return facts_table(title, facts)
+
+
+def _words(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_words(key, item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_words(name, item) for item in value)
+    return f"{value / 2**30:.1f} GiB" if name.endswith("_bytes") else str(value)
 
 
 def run_table(summary: Row, curve: Sequence[Row], feature_seconds: float = 0.0) -> Table:
