@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,12 +14,12 @@ from ncfbench.cli import options
 from ncfbench.cli.checks import verify_tables, warn
 from ncfbench.cli.delivery import FORMATS, LIST, Wanted, deliver, draw_into, print_names
 from ncfbench.cli.failures import reporting
-from ncfbench.cli.named import cells_of, named_runs
 from ncfbench.cli.output import print_views, say
 from ncfbench.config import Locations
 from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
 
 if TYPE_CHECKING:
+    from ncfbench.config import RunConfig
     from ncfbench.reporting.results import Results
 
 SELECTION = partial(typer.Option, show_default=False, rich_help_panel="Selection")
@@ -148,7 +148,7 @@ def report(
         raise UsageError("JSON has the numbers of all tables: leave --table out.")
     if output is not None and kind == "table":
         raise UsageError("--format table is printed: send it to a file with > FILE.")
-    runs_dir, sweeps = named_runs(runs, runs_dir)
+    runs_dir, sweeps = _named_runs(runs, runs_dir)
     where = Locations.of(data_dir, runs_dir)
     if verify and sweeps:
         raise UsageError(f"--verify looks at whole folders: name that of {runs}, {runs_dir}.")
@@ -163,7 +163,7 @@ def report(
         where.runs_dir,
         where.data_dir,
         only=parse_only(only or []),
-        chosen_by=cells_of(sweeps) if sweeps else None,
+        chosen_by=_cells_of(sweeps) if sweeps else None,
         baseline=baseline,
         profiles=profiles,
         locations={flag: str(path) for flag, path in named.items() if path is not None},
@@ -185,10 +185,9 @@ def report(
     elif not table:
         written += results.write()
     if export is not None:
-        from ncfbench.reporting.export import export as export_to
         from ncfbench.reporting.formats import counted
 
-        count = export_to(results, export)
+        count = results.export(export)
         whose = "its" if count == 1 else "their"
         say(f"Exported to {export}: {counted(count, 'run')} and {whose} tables.")
     text = "Written: " + ", ".join(map(str, [*written, *drawn]))
@@ -224,3 +223,37 @@ def _check_results(results: Results, only: Sequence[str]) -> None:
         command = shlex.join(["ncfbench", "report", str(folder.resolve().parent)])
         advice = f"It is the folder of one run; to compare the runs beside it: {command}"
     raise NothingToReportError(f"{reason}. {advice}".rstrip())
+
+
+def _named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, list[Path]]:
+    """Return the folder of the runs to report, and the files of the sweeps of a name, where that is
+    given.
+
+    Raises:
+        UsageError: both arguments name a folder, or there is nothing of a name.
+    """
+    if runs is None or (runs.is_dir() and runs_dir is None):
+        return runs or runs_dir, []
+    folder = Locations.of(None, runs_dir).runs_dir
+    if runs.name == str(runs):
+        # Another sweep of the name has a digest after it.
+        found = [folder / "sweeps" / f"{runs}.toml"]
+        found += folder.glob(f"sweeps/{runs.name}-????????.toml")
+        if found[0].is_file():
+            return folder, found
+    if runs.is_dir():
+        raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
+    names = [path.stem for path in folder.glob("sweeps/*.toml")]
+    raise UsageError(
+        f"{runs} is no folder, and no sweep below {shown(folder)}{nearest(str(runs), names)}"
+    )
+
+
+def _cells_of(files: Sequence[Path]) -> Callable[[RunConfig], bool]:
+    """Return what says of a run's settings whether it is a cell of one of some sweeps."""
+    from ncfbench.sweeps.cells import expand, has_cell
+    from ncfbench.sweeps.files import read_sweep
+
+    sweeps = [read_sweep(str(file)) for file in files]
+    known = [has_cell(expand(each.axes, each.cells)[0]) for each in sweeps]
+    return lambda config: any(has(config) for has in known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ from ncfbench.errors import UsageError, shown
 from ncfbench.reporting import frames
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.beside import (
+    SWEEPS,
     Manifest,
     Rows,
     find_floors,
@@ -31,12 +33,12 @@ from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.profiles import with_profile_times
 from ncfbench.reporting.rows import Comparison, compare
 from ncfbench.reporting.selection import check_baseline, left_out, select, unique, wanted_values
-from ncfbench.reporting.table import Table, in_section
+from ncfbench.reporting.table import Table
 from ncfbench.reporting.views.answers import answer_frame, answer_tables, as_rows, detail_tables
 from ncfbench.reporting.views.deploy import deployed_table
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.results import parts_tables, recall_tables, speedup_tables
-from ncfbench.runs.folder import read_all
+from ncfbench.runs.folder import copy_records, read_all
 from ncfbench.storage import schemas, tables
 
 
@@ -114,21 +116,22 @@ class Results:
         """All tables of the runs, each with its section: ``answer``, ``main``, ``detail`` or
         ``paper``.
         """
-        rows = [row for row in self.answer_rows if row["deploy"]]
-        deployed = [(row["dataset"], row["deploy"]) for row in rows]
+        deployed = [(row["dataset"], row["deploy"]) for row in self.answer_rows if row["deploy"]]
         deployed += [(name, race["deploy"]) for name, race in self.races.items()]
         has_several = len(deployed) > 1 or bool(self.races)
-        answers = [deployed_table(deployed)] if has_several else []
-        answers += answer_tables(self.answers, self.locations)
-        found = in_section("answer", answers)
-        papers = speedup_tables(self.comparisons) + speedup_tables(self.profiled)
-        papers += recall_tables(self.comparisons)
-        found += in_section("main", papers)
-        details = detail_tables(self.answers)
-        details += parts_tables([*self.comparisons, *self.profiled])
-        claims = [claims_table(self.claims)] if self.claims else []
-        paper = in_section("paper", [*claims, *self.beside_paper])
-        return unique([*found, *in_section("detail", details), *paper])
+        sections = {
+            "answer": [deployed_table(deployed)] * has_several
+            + answer_tables(self.answers, self.locations),
+            "main": speedup_tables(self.comparisons)
+            + speedup_tables(self.profiled)
+            + recall_tables(self.comparisons),
+            "detail": detail_tables(self.answers)
+            + parts_tables([*self.comparisons, *self.profiled]),
+            "paper": [claims_table(self.claims)] * bool(self.claims) + self.beside_paper,
+        }
+        return unique(
+            replace(table, section=name) for name, tables in sections.items() for table in tables
+        )
 
     @cached_property
     def answers(self) -> list[Answer]:
@@ -214,6 +217,28 @@ class Results:
         paths = [keep_rows(folder / f"{name}.parquet", *table) for name, table in written.items()]
         kept = write_manifests(folder, self.manifests)
         return paths if kept is None else [*paths, kept]
+
+    def export(self, folder: Path) -> int:
+        """Copy the tables, those of audits and profiles, the compared runs without checkpoints, and
+        the sweeps' files; return the number of runs.
+
+        Raises:
+            DataError: the folder cannot be written.
+        """
+        for record in self.runs:
+            copy_records(record, folder / record.name)
+        names = (*schemas.AUDIT_TABLES, *schemas.PROFILE_TABLES)
+        files = [Path(f"{name}.parquet") for name in names]
+        files += [
+            path.relative_to(self.runs_dir) for path in self.runs_dir.glob(f"{SWEEPS}/*.toml")
+        ]
+        with tables.storage_errors(folder):
+            for file in files:
+                if (self.runs_dir / file).exists():
+                    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(self.runs_dir / file, folder / file)
+        self.write(folder)
+        return len(self.runs)
 
 
 def collect(

@@ -155,17 +155,13 @@ def left_out(
     messages = []
     for record in records:
         status, config = record.summary["status"], record.config
-        if record.name in compared:
-            continue
-        if status in ("finished", "diverged"):
-            reason = "a newer run has its settings, data and seed."
+        reason = "a newer run has its settings, data and seed."
+        if status not in ("finished", "diverged"):
+            command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
+            if any(record.environment.get("interleaved") or ()):
+                command = "the command of its sweep"
+            at = f"{record.summary['iterations']:,}"
+            reason = f"it is {status} at iteration {at}. To continue it: {command}"
+        if record.name not in compared:
             messages.append(f"{record.name} is left out: {reason}")
-            continue
-        command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
-        if any(record.environment.get("interleaved") or ()):
-            command = "the command of its sweep"
-        messages.append(
-            f"{record.name} is {status} at iteration {record.summary['iterations']:,}, and left"
-            f" out. To continue it: {command}"
-        )
     return messages

@@ -191,11 +191,6 @@ def facts_table(title: str, facts: Iterable[tuple[str, str]]) -> Table:
     return Table.of(title, [Col("", 0), Col("", 1, wraps=True)], facts)
 
 
-def in_section(section: str, tables: Iterable[Table]) -> list[Table]:
-    """Return the tables as those of a section of a report."""
-    return [replace(table, section=section) for table in tables]
-
-
 def slug(*parts: str) -> str:
     """Return a name of small letters, digits, points and hyphens: ``speedup-sg-epochs-8``."""
     return "-".join(

@@ -9,7 +9,7 @@ from rich.console import Console
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.reporting.rows import compare
-from ncfbench.reporting.views.layout import marks
+from ncfbench.reporting.views.layout import mark_of, time_notes
 from ncfbench.reporting.views.paper import beside_tables
 from ncfbench.reporting.views.results import (
     parts_tables,
@@ -79,14 +79,18 @@ def test_times_of_separate_runs_are_marked():
 
 def test_times_of_a_busy_machine_are_marked():
     """Spreads of 0.13 and 0.24: the latter is that of a busy machine."""
-    row = {"status": "reached", "per_iteration_speedup": 2.0, "interleaved": True}
+    row = {
+        "status": "reached",
+        "per_iteration_speedup": 2.0,
+        "interleaved": True,
+        "simulated": False,
+    }
     quiet, busy = (row | {"full_iteration_spread": spread} for spread in (0.13, 0.24))
     base, apart = busy | {"status": "baseline"}, busy | {"interleaved": False}
-    notes, mark = marks([base, quiet])
-    assert (notes, mark(quiet), mark(base)) == (["Times are of interleaved runs."], "", "")
-    notes, mark = marks([base, quiet, busy, apart])
-    assert [mark(each) for each in (base, quiet, busy, apart)] == ["", "", " ‡", " †‡"]
-    assert [note[0] for note in notes] == ["†", "‡"]
+    assert time_notes([base, quiet]) == []
+    rows = [base, quiet, busy, apart]
+    assert [mark_of(row) for row in rows] == ["", "", " ‡", " †‡"]
+    assert [note[0] for note in time_notes(rows)] == ["†", "‡"]
 
 
 def test_the_best_of_each_column_and_baseline():
@@ -104,10 +108,10 @@ def test_the_best_of_each_column_and_baseline():
     found = compare(group(runs))
     table = speedup_tables(found)[0]
     texts = texts_of(table)
-    assert texts["neg"][0] == "40.00"
-    assert texts["ns"] == ["4.00", "2.00", "8.00"]
-    assert texts["strat"] == ["20.00", "1.00", "20.00"]
-    assert texts["neg (k=20)"] == ["9.00", "1.00", "9.00"]
+    assert texts["neg"][0] == "40.00 †"
+    assert texts["ns"] == ["4.00 †", "2.00", "8.00 †"]
+    assert texts["strat"] == ["20.00 †", "1.00", "20.00 †"]
+    assert texts["neg (k=20)"] == ["9.00 †", "1.00", "9.00 †"]
     best = {
         name: [cell.style == "best" for cell in row[:3]] for name, row in cells_of(table).items()
     }

@@ -76,9 +76,9 @@ def test_runs_that_are_left_out_are_named(tmp_path):
     assert sorted(found.left_out) == sorted(
         [
             f"{older.name} is left out: a newer run has its settings, data and seed.",
-            f"{alone.name} is interrupted at iteration 100, and left out. To continue it:"
+            f"{alone.name} is left out: it is interrupted at iteration 100. To continue it:"
             f" {command}",
-            f"{turns.name} is interrupted at iteration 100, and left out. To continue it: the"
+            f"{turns.name} is left out: it is interrupted at iteration 100. To continue it: the"
             " command of its sweep",
         ]
     )

@@ -18,8 +18,6 @@ from ncfbench.runs.labels import data_headings, label, unusual_label
 from ncfbench.timing.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]
-Mark = Callable[[Row], str]
-"""Returns the signs after a row's ratios of times."""
 Printed = Callable[[Row, Measure], float | None]
 """Returns the figure that the paper printed beside a row's measure."""
 
@@ -33,8 +31,7 @@ RIVALS = ("encoder", "loss", "baseline_variant")
 """Columns that rows share of which one is the best."""
 SEPARATE, BUSY = "†", "‡"
 NOTES = {
-    SEPARATE: "†: times of separate runs, not interleaved with the baseline's; all others are of"
-    " interleaved runs.",
+    SEPARATE: "†: times of separate runs, not interleaved with the baseline's.",
     BUSY: f"‡: the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of their"
     " median or more: the machine was busy with something else, and the ratio is not to be quoted.",
 }
@@ -57,34 +54,20 @@ LABELS = (
 """Columns that name a row."""
 
 
-def signs_of(row: Row) -> list[str]:
-    """Return the signs on a row's ratios of times."""
-    if row.get("per_iteration_speedup") is None or row["status"] == "baseline":
-        return []
-    is_busy = (row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD
-    return [SEPARATE] * (not row["interleaved"]) + [BUSY] * is_busy
+def mark_of(row: Row) -> str:
+    """Return the signs behind a row's ratios of times."""
+    if row["per_iteration_speedup"] is None or row["status"] == "baseline":
+        return ""
+    is_busy = (row["full_iteration_spread"] or 0.0) >= BUSY_SPREAD
+    signs = SEPARATE * (not row["interleaved"]) + BUSY * is_busy
+    return f" {signs}" if signs else ""
 
 
-def marks(rows: Sequence[Row]) -> tuple[list[str], Mark]:
-    """Return notes on the times of a speedup table, and the function that marks its rows."""
-    notes = [SIMULATED_NOTE] if any(row.get("simulated") for row in rows) else []
-    divided = [
-        row
-        for row in rows
-        if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"
-    ]
-    present = {sign for row in divided for sign in signs_of(row)}
-    if divided and SEPARATE not in present:
-        notes.append("Times are of interleaved runs.")
-    elif divided and all(SEPARATE in signs_of(row) for row in divided):
-        notes.append("Times are of separate runs, not interleaved.")
-        present.remove(SEPARATE)  # it would stand in every row
-
-    def mark(row: Row) -> str:
-        signs = "".join(sign for sign in signs_of(row) if sign in present)
-        return f" {signs}" if signs else ""
-
-    return [*notes, *(note for sign, note in NOTES.items() if sign in present)], mark
+def time_notes(rows: Sequence[Row]) -> list[str]:
+    """Return notes on the times of a speedup table."""
+    signs = "".join(map(mark_of, rows))
+    notes = [SIMULATED_NOTE] if any(row["simulated"] for row in rows) else []
+    return notes + [note for sign, note in NOTES.items() if sign in signs]
 
 
 def arms_table(

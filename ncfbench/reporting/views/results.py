@@ -15,18 +15,17 @@ from ncfbench.reporting.table import Cell, Col, Table, sentence, slug
 from ncfbench.reporting.views.layout import (
     BUSY,
     SIMULATED_NOTE,
-    Mark,
     Printed,
     Row,
     arms_table,
     best_of,
     by_table,
     data_notes,
-    marks,
+    mark_of,
     order,
     sampler_of,
-    signs_of,
     subject_of,
+    time_notes,
     without_value,
 )
 from ncfbench.runs.quality import CERTAIN
@@ -74,27 +73,23 @@ def speedup_tables(
         rows = sorted((row for each in own for row in each.speedups), key=order)
         if all(row["status"] in NO_BASELINE for row in rows):
             continue
-        times, mark = marks(rows)
         cols = [
-            Col(heading, partial(_speedup, measure, mark, best_of(rows, measure), printed))
+            Col(heading, partial(_speedup, measure, best_of(rows, measure), printed))
             for heading, measure in SPEEDUPS
         ]
         if printed is None:
             cols.append(Col("n", lambda row: row.get("seeds") or 0))
             notes = [*data_notes(data, own), *_reference_notes(own), INTERVAL_NOTE, TIES_NOTE]
             notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in rows)
-            notes += times
-            if any(row.get("same_environment") is False for row in rows):
-                notes.append("Some times are of different machines.")
             over = find_sampler(own[0].runs[0].baseline_sampler).title
             with_times = f" with times of a {own[0].timed_by}" if own[0].timed_by else ""
             what, name = f"Speedup over {over}{with_times}", "speedup"
             lead = " ".join(filter(None, map(_soonest, own)))
         else:
             what, name, lead, notes = "Speedup beside the paper's", "paper-speedup", "", [note]
-            notes += times
         title = f"{what}, {find_loss(loss).title} loss: {subject_of(data, own)}"
         name = slug(name, data, loss, settings)
+        notes += time_notes(rows)
         tables.append(arms_table(title, cols, rows, notes, name=name, lead=lead))
     return tables
 
@@ -156,8 +151,6 @@ def _recall_notes(
     notes += [SIMULATED_NOTE] * any(run.is_simulated for each in own for run in each.runs)
     if any((row.get(f"{RECALL}_chance") or 0) >= 1 for row in rows):
         notes.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
-    if any(row.get(RECALL) is not None and row.get(f"{RECALL}_error") is None for row in rows):
-        notes.append("Without ±: some run has no error.")
     notes.append(RECALL_TIES_NOTE)
     reasons = sorted({str(row["reason"]) for row in rows if row.get("reason")})
     notes += [sentence(f"No recall: {reason}") for reason in reasons]
@@ -173,7 +166,7 @@ def _soonest(comparison: Comparison) -> str:
     ratio of times that its machine does not disturb.
     """
     rows = [row for row in comparison.speedups if row.get("total_speedup") is not None]
-    rows = [row for row in rows if BUSY not in signs_of(row)]
+    rows = [row for row in rows if BUSY not in mark_of(row)]
     if len(rows) < 2:
         return ""
     best = max(rows, key=lambda row: float(row["total_speedup"]))
@@ -217,12 +210,10 @@ def _reference_notes(comparisons: Sequence[Comparison]) -> list[str]:
     return [note, *reasons]
 
 
-def _speedup(
-    measure: Measure, mark: Mark, best: Collection[int], printed: Printed | None, row: Row
-) -> Cell:
+def _speedup(measure: Measure, best: Collection[int], printed: Printed | None, row: Row) -> Cell:
     """Return the cell of a ratio; no machine decides that of iterations, which has no marks."""
     value, at_most = row.get(measure), row.get(f"{measure}_at_most")
-    signs = "" if measure == "iterations_speedup" else mark(row)
+    signs = "" if measure == "iterations_speedup" else mark_of(row)
     theirs = "" if printed is None else _in_brackets(printed(row, measure), 2)
     if value is None and at_most is None:
         own = without_value(row)
