@@ -33,28 +33,24 @@ PLACE = ("dataset", "data_fingerprint", "encoder", "loss", "settings")
 
 
 class _Figure(NamedTuple):
-    """A figure in words, and as a number where it has one.
-
-    Attributes:
-        least: the claim holds where the whole interval is above this, and does not where the whole
-            interval is below.
-        verdict: where there is no interval, or one that decides nothing.
+    """A figure in words, and as a number where it has one; the claim holds where the whole interval
+    of that is above ``least``, and does not where it is below.
     """
 
     words: str
     number: Estimate | None = None
     least: float = 1.0
-    verdict: str = UNDECIDED
+    is_refuted: bool = False
 
     @property
-    def judged(self) -> str:
+    def verdict(self) -> str:
         """The verdict that it gives."""
         number = self.number
         if number is None or number.lower is None or number.upper is None:
-            return self.verdict
+            return NOT_REPRODUCED if self.is_refuted else UNDECIDED
         if number.lower > self.least:
             return REPRODUCED
-        return NOT_REPRODUCED if number.upper < self.least else self.verdict
+        return NOT_REPRODUCED if number.upper < self.least else UNDECIDED
 
 
 class _Arms(NamedTuple):
@@ -121,10 +117,11 @@ def judge_claims(comparisons: Iterable[Comparison]) -> list[dict[str, Any]]:
                 continue
             settings = ", ".join(filter(None, (arms.first["settings"], each.timed_by)))
             row = {"claim": claim, "says": says} | {name: arms.first[name] for name in PLACE}
-            row |= {"settings": settings, "verdict": figure.judged}
+            row |= {"settings": settings, "verdict": figure.verdict}
             for name in ("value", "lower", "upper"):
                 row[name] = figure.number and getattr(figure.number, name)
-            found.append(row | {"evidence": figure.words})
+            is_one = figure.number is not None and figure.number.lower is None
+            found.append(row | {"evidence": figure.words + "; one seed cannot tell" * is_one})
     return sorted(found, key=lambda row: [row[name] for name in PLACE])
 
 
@@ -135,12 +132,11 @@ def _fewer_iterations(arms: _Arms) -> _Figure | None:
     ratio = estimate_of(row, "iterations_speedup")
     bound = row.get("iterations_speedup_at_most")
     if ratio is not None:
-        return _above(ratio, f"{ratio.value:.2f} times fewer iterations than {baseline}")
+        return _Figure(f"{ratio.value:.2f} times fewer iterations than {baseline}", ratio)
     if bound is None:
         return None
     words = f"some seed never reaches {baseline}'s loss: at most {bound:.2f}"
-    is_certain = bound < 1 and row["seeds"] > 1
-    return _Figure(words, verdict=NOT_REPRODUCED if is_certain else UNDECIDED)
+    return _Figure(words, is_refuted=bound < 1 and row["seeds"] > 1)
 
 
 def _soonest(arms: _Arms) -> _Figure | None:
@@ -178,7 +174,7 @@ def _soonest(arms: _Arms) -> _Figure | None:
         lead, title = min(sooner, key=lambda each: each[0].value)
     absent = ", ".join(title for name, title in rivals.items() if name not in arms.runs)
     words = f"{lead.value:.2f} times sooner than the next, {title}"
-    return _above(lead, words + (f" (not run: {absent})" if absent else ""))
+    return _Figure(words + (f" (not run: {absent})" if absent else ""), lead)
 
 
 def _kept_recall(arms: _Arms) -> _Figure | None:
@@ -196,13 +192,7 @@ def _kept_recall(arms: _Arms) -> _Figure | None:
     if len(recalls) == 1:
         words += " (over the users of one seed)"
     number = Estimate(apart.value / scale, low, high, len(recalls))
-    return _above(number, words, -RECALL_TOLERANCE)
-
-
-def _above(number: Estimate, words: str, least: float = 1.0) -> _Figure:
-    """Return a figure that must be above a number."""
-    words += "; one seed cannot tell" if number.lower is None else ""
-    return _Figure(words, number, least)
+    return _Figure(words, number, -RECALL_TOLERANCE)
 
 
 CLAIMS: Mapping[str, tuple[str, Callable[[_Arms], _Figure | None]]] = {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from rich.box import SIMPLE_HEAD, Box
@@ -71,8 +70,7 @@ class TableView:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        table = _printable(self.table, ascii_only=options.ascii_only)
-        for part in _parts(table, RULED_ASCII if options.ascii_only else SIMPLE_HEAD):
+        for part in _parts(self.table, ascii_only=options.ascii_only):
             # Below this width a command or a number would be cut.
             least = cell_len(part.plain) * bool(part.no_wrap) if isinstance(part, Text) else 0
             if isinstance(part, RichTable):
@@ -87,25 +85,29 @@ class TableView:
                 yield line
 
 
-def _parts(table: Table, box: Box) -> Iterator[RichTable | Text]:
-    """Return what stands below each other."""
+def _parts(table: Table, *, ascii_only: bool) -> Iterator[RichTable | Text]:
+    """Return what stands below each other, without characters that steer a terminal or that it
+    cannot show.
+    """
+
+    def plain(text: str, style: str = "") -> Text:
+        shown = "".join(each if each.isprintable() else "?" for each in " ".join(text.splitlines()))
+        shown = shown.translate(ASCII) if ascii_only else shown
+        if is_command(text):
+            return Text(f"  {shown}", no_wrap=True, overflow="ignore")
+        return Text(shown, style=style)
+
     if table.title:
-        yield Text(table.title, style="bold")
-    yield from (_line(line, "") for line in table.paragraphs)
+        yield plain(table.title, "bold")
+    yield from map(plain, table.paragraphs)
     if table.lead:
         yield Text("")
-    yield _body(table, box)
-    yield from (_line(note, "dim") for note in table.notes)
+    yield _body(table, plain, RULED_ASCII if ascii_only else SIMPLE_HEAD)
+    yield from (plain(note, "dim") for note in table.notes)
     yield Text("")
 
 
-def _line(text: str, style: str) -> Text:
-    if is_command(text):
-        return Text(f"  {text}", no_wrap=True, overflow="ignore")
-    return Text(text, style=style)
-
-
-def _body(table: Table, box: Box) -> RichTable:
+def _body(table: Table, plain: Callable[..., Text], box: Box) -> RichTable:
     body = RichTable(box=box, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     body.header_style, body.show_header = "bold", any(table.headings)
     for index, (column, heading) in enumerate(zip(table.header, table.headings, strict=True)):
@@ -116,29 +118,9 @@ def _body(table: Table, box: Box) -> RichTable:
             numbers = (wide for word, wide in words.items() if any(map(str.isdigit, word)))
             least = max(min(max(words.values(), default=0), LABEL_WIDTH), *numbers, 0)
         least = max(least, *map(cell_len, heading.split()), 1)
-        body.add_column(Text(heading), justify=column.align, overflow="fold", min_width=least)
+        body.add_column(plain(heading), justify=column.align, overflow="fold", min_width=least)
     for number, row in enumerate(table.shown_rows()):
         if table.starts_group(number):
             body.add_section()
-        body.add_row(*(Text(cell.text, STYLES[cell.style]) for cell in row))
+        body.add_row(*(plain(cell.text, STYLES[cell.style]) for cell in row))
     return body
-
-
-def _printable(table: Table, *, ascii_only: bool) -> Table:
-    """Return a table without characters that steer a terminal or that it cannot show."""
-
-    def plain(text: str) -> str:
-        lines = " ".join(text.splitlines())
-        shown = "".join(each if each.isprintable() else "?" for each in lines)
-        return shown.translate(ASCII) if ascii_only else shown
-
-    return replace(
-        table,
-        title=plain(table.title),
-        header=tuple(replace(column, heading=plain(column.heading)) for column in table.header),
-        rows=tuple(
-            tuple(replace(cell, text=plain(cell.text)) for cell in row) for row in table.rows
-        ),
-        notes=tuple(map(plain, table.notes)),
-        lead="\n".join(map(plain, table.lead.splitlines())),
-    )

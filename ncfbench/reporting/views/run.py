@@ -96,22 +96,13 @@ def ledger_table(rows: Sequence[Row]) -> Table:
     seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
     for row in rows:
         seconds[row["thread"], row["line"]] += row["seconds"]
-    main = {line: value for (thread, line), value in seconds.items() if thread == "main"}
+    by_time = sorted(seconds.items(), key=lambda item: -item[1])
+    main = {line: value for (thread, line), value in by_time if thread == "main" and value > 0}
     wall = sum(main.values())
-    lines = [
-        ("main", line, value)
-        for line, value in sorted(main.items(), key=lambda item: -item[1])
-        if value > 0
-    ]
-    lines += [
-        ("all", "with compilation (cold)", wall),
-        ("all", "without compilation (warm)", wall - main.get("compile", 0.0)),
-        *(
-            ("sampler", line, value)
-            for (thread, line), value in seconds.items()
-            if thread == "sampler"
-        ),
-    ]
+    lines = [("main", *item) for item in main.items()]
+    lines.append(("all", "with compilation (cold)", wall))
+    lines.append(("all", "without compilation (warm)", wall - main.get("compile", 0.0)))
+    lines += [(*name, value) for name, value in seconds.items() if name[0] == "sampler"]
     cols = [
         Col("thread", 0),
         Col("line", 1),
