@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
 
-from ncfbench.reporting.arms import curve_of
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
+from ncfbench.runs.curves import curve_of
 from ncfbench.runs.folder import RunRecord
 from ncfbench.sweeps.cells import identity
 from ncfbench.timing.intervals import Spread

@@ -63,7 +63,9 @@ def main() -> None:
             axis.hlines(floor.reported.recall, max(floor.seconds, FIRST), LAST, FLOOR, "dotted")
             text = f"{floor.name} {floor.reported.recall:.3f}"
             axis.annotate(text, (LAST, floor.reported.recall), **ABOVE, color=FLOOR, ha="right")
-        for blend in filter(None, [blend_of(arm, answer.floors)] if is_first else []):
+        for blend in filter(
+            None, [blend_of([*arm.shown.values()], answer.floors)] if is_first else []
+        ):
             recall = blend.reported.recall
             if recall - blend.floor.reported.recall < LEAST:
                 continue

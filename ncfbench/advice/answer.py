@@ -13,9 +13,11 @@ from ncfbench.advice.question import Question
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, kept_chance
-from ncfbench.reporting.arms import Arm, curves_of
+from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.ranked import above_chance_at, rank_soonest
+from ncfbench.reporting.ranked import rank_soonest
+from ncfbench.runs.convergence import above_chance_at
+from ncfbench.runs.curves import curves_of
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import COMPARED, n_ranked
 from ncfbench.timing.seeds import Curves

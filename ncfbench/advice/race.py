@@ -28,7 +28,7 @@ from ncfbench.advice.search import Search
 from ncfbench.errors import NcfbenchError
 from ncfbench.racing.rule import Arm, Curve, Decision, decide
 from ncfbench.racing.rungs import Plan, arms_of_rungs, plan_rungs
-from ncfbench.reporting.arms import curve_of
+from ncfbench.runs.curves import curve_of
 
 NEWCOMERS = 6
 """Most candidates of a wave."""

@@ -22,8 +22,6 @@ FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 SUFFIXES = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
 """Formats of which a folder can hold a file for each table."""
 NOT_PRINTED = "No run has the data, encoder and loss of a cell that the paper printed."
-LIST = "list"
-"""Instead of a name: list the names."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +61,6 @@ def draw_into(results: Results, folder: Path) -> list[Path]:
         for name, drawing in drawn(results).items()
         for path in save(drawing, [folder / f"{name}.{kind}" for kind in KINDS])
     ]
-
-
-def print_names(results: Results) -> None:
-    """Print the names and titles of all tables."""
-    from ncfbench.reporting.table import Col
-    from ncfbench.reporting.table import Table as Listing
-
-    cols = [Col("name", "name"), Col("title", "title", wraps=True)]
-    print_views(Listing.of("Tables (--table)", cols, results.tables))
 
 
 def deliver(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,7 +13,7 @@ import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.checks import verify_tables, warn
-from ncfbench.cli.delivery import FORMATS, LIST, Wanted, deliver, draw_into, print_names
+from ncfbench.cli.delivery import FORMATS, Wanted, deliver, draw_into
 from ncfbench.cli.failures import reporting
 from ncfbench.cli.output import print_views, say
 from ncfbench.config import Locations
@@ -169,15 +170,18 @@ def report(
         locations={flag: str(path) for flag, path in named.items() if path is not None},
     )
     _check_results(results, only or [])
-    if LIST in (table or []):
-        print_names(results)
+    if "list" in (table or []):
+        from ncfbench.reporting.table import Col, Table
+
+        cols = [Col("name", "name"), Col("title", "title", wraps=True)]
+        print_views(Table.of("Tables (--table)", cols, results.tables))
         return
     drawn = draw_into(results, figures) if figures is not None else []
     if figures is not None and not drawn:
         say(f"No figure is drawn into {figures}: the runs have nothing to compare yet.")
     # Printed first: a folder that cannot be written must not hide the result.
     written = deliver(results, Wanted(kind, table or [], full, paper), output, drawn)
-    if not table and results.is_read_only:
+    if not table and not os.access(results.runs_dir, os.W_OK):
         say(
             f"Warning: {results.runs_dir} is read-only, so the tables are not written beside the"
             " runs. --export copies both."

@@ -139,7 +139,7 @@ def run(
 def _print_results(
     record: RunRecord, floors: Sequence[FloorResult], data_dir: Path | None, *, json_: bool
 ) -> None:
-    from ncfbench.reporting.blends import blend_of_runs
+    from ncfbench.reporting.blends import blend_of
     from ncfbench.reporting.floors import compare
     from ncfbench.reporting.quality import quality_of
     from ncfbench.reporting.views.answers import measured_values
@@ -148,7 +148,7 @@ def _print_results(
     from ncfbench.runs.reported import describe_fall, evaluations_of
 
     recall = quality_of([record])
-    both = blend_of_runs([record], floors)
+    both = blend_of([record], floors)
     chooses = record.config.epochs > 0  # else it stopped where validation did
     fall = describe_fall(record.curve, record.config.patience) if chooses else None
     if fall is not None:

@@ -15,15 +15,17 @@ from typing import Any, Literal, NamedTuple
 from ncfbench.catalog import BUILT_IN
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
-from ncfbench.reporting.arms import Arm, curves_of
+from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.blends import BlendResult, blend_of
 from ncfbench.reporting.floors import FloorResult, best_of
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, grouped
 from ncfbench.reporting.quality import RECALL, TEST_RECALL
-from ncfbench.reporting.ranked import above_chance_at, rank_soonest
+from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
+from ncfbench.runs.convergence import above_chance_at
+from ncfbench.runs.curves import curves_of
 from ncfbench.runs.labels import NO_CHOICES, choices_label, choices_of, other_revisions
 
 FALLING = 0.03
@@ -106,7 +108,7 @@ class Answer:
     def blends(self) -> list[BlendResult]:
         """The kept blend of the arm that stands beside floors; none where there is none."""
         arm = self.beside_floors if self.floors else None
-        found = None if arm is None else blend_of(arm, self.floors)
+        found = None if arm is None else blend_of([*arm.shown.values()], self.floors)
         return [] if found is None else [found]
 
     @property

@@ -11,9 +11,8 @@ from typing import Any, Self
 
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
-from ncfbench.reporting.frames import Run, falling
+from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import Quality, quality_of
-from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import speedups
 from ncfbench.timing.curves import Curve
 from ncfbench.timing.intervals import interval_columns
@@ -21,10 +20,6 @@ from ncfbench.timing.seeds import Curves, Ratio
 
 PLACES = {"recommended": 0, "tied": 1, "undecided": 1, "lower": 1, "slower": 2, "left": 2}
 """Order of the statuses in an answer; those that are not here come last."""
-QUARTILES_OF_NORMAL = 1.349
-"""Interquartile range of a normal distribution, in standard deviations."""
-MEDIAN_OVER_MEAN = 1.25
-"""Standard error of a median over that of a mean, for normal values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,47 +187,3 @@ class Arm:
     def place(self) -> tuple[int, float, float]:
         """Its key in the order of an answer."""
         return PLACES.get(self.status, len(PLACES)), self.expected, self.level
-
-
-def curve_of(record: RunRecord, column: str, chance: float | None = None) -> Curve:
-    """Return probe loss, or a metric with its sign changed and its chance before training, against
-    iterations times the median seconds of an iteration, or the clock where iterations are not
-    alike; one value of infinity where nothing was evaluated.
-
-    Args:
-        column: of the curve, ``probe_loss`` or such as ``validation_recall_at_50``.
-        chance: of a run that keeps none.
-    """
-    arm = falling(record, column)
-    points = [*zip(arm.iterations, arm.losses, strict=True)]
-    if points and points[0][0] and column != "probe_loss":
-        evaluated = (row for row in record.curve if row[column] is not None)
-        kept = next(evaluated).get(f"{column}_chance")
-        known = chance if kept is None else kept
-        points[:0] = [] if known is None else [(0, -known)]
-    if not arm.full_iteration_seconds:
-        points = points[:1]
-    iterations, losses = zip(*(points or [(0, math.inf)]), strict=True)
-    return Curve(iterations, losses, arm.full_iteration_seconds or 0.0)
-
-
-def curves_of(runs: Sequence[Run], column: str, chance: float | None = None) -> Curves:
-    """Return the curves in a column of the runs that have times and did not diverge.
-
-    Args:
-        chance: as for :func:`curve_of`.
-    """
-    if not runs:
-        return Curves({})
-    # The spread of the times of blocks over the square root of their number.
-    noises = [
-        (speedups.spread(run.timing, "full") or 0.0)
-        / math.sqrt(max(sum(row["kind"] == "full" for row in run.timing), 1))
-        for run in runs
-    ]
-    able = [run for run in runs if run.is_timed and not run.has_diverged]
-    return Curves(
-        {run.config.seed: curve_of(run, column, chance) for run in able},
-        MEDIAN_OVER_MEAN / QUARTILES_OF_NORMAL * mean(noises),
-        mean(run.feature_seconds for run in runs),
-    )

@@ -52,18 +52,6 @@ def find_manifests(
     return found, problems
 
 
-def write_manifests(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | None:
-    """Keep the manifests beside the tables; return the file, or None where none is known.
-
-    Raises:
-        DataError: the folder cannot be written.
-    """
-    if not found:
-        return None
-    tables.write_json(runs_dir / FILE, dict(found))
-    return runs_dir / FILE
-
-
 def keep_rows(path: Path, rows: Rows, schema: pa.Schema) -> Path:
     """Write a table, unless it is there with these rows.
 

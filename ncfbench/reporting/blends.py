@@ -13,7 +13,6 @@ from ncfbench.blending import blend
 from ncfbench.data.content import Split
 from ncfbench.errors import DataError
 from ncfbench.floors.kept import key_of
-from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.quality import Quality, quality_of_rows
 from ncfbench.runs.folder import RunRecord
@@ -34,7 +33,6 @@ class BlendResult:
 
     floor: FloorResult
     rows: Sequence[Row]
-    of: str = "this run"
     epoch: float | None = None
     total_seconds = None
     status = "both"
@@ -69,31 +67,19 @@ class BlendResult:
         return names | {"weight": self.weight}
 
 
-def blend_of_runs(
-    runs: Sequence[RunRecord], floors: Iterable[FloorResult], of: str = "this run"
-) -> BlendResult | None:
-    """Return the kept blends of some runs; None where some run has none of what it reports, they
-    are of several floors, or of one that is not among the floors.
+def blend_of(runs: Sequence[RunRecord], floors: Iterable[FloorResult]) -> BlendResult | None:
+    """Return the kept blends of an arm's runs; None where some run has none of what it reports,
+    they are of several floors, or of one that is not among the floors.
     """
-    rows: list[Row | None] = []
+    known = []
     for run in runs:
-        rows.append(None)
         with suppress(DataError):  # a damaged one is made again by `ncfbench run`
-            rows[-1] = blend.read(run.folder)
-    known = [
-        row
-        for run, row in zip(runs, rows, strict=True)
-        if row is not None and row["iteration"] == run.reported_iteration
-    ]
+            row = blend.read(run.folder)
+            if row is not None and row["iteration"] == run.reported_iteration:
+                known.append(row)
     parts = {(row["floor"], row["penalty"]) for row in known}
-    floor = next(
-        (each for each in floors if {(key_of(each.row), each.row["penalty"])} == parts), None
-    )
-    if not runs or len(known) < len(runs) or floor is None:
+    of_floors = {(key_of(each.row), each.row["penalty"]): each for each in floors}
+    if not runs or len(known) < len(runs) or len(parts) > 1 or not parts <= of_floors.keys():
         return None
-    return BlendResult(floor, known, of, mean_of([run.summary for run in runs], "reported_epoch"))
-
-
-def blend_of(arm: Arm, floors: Iterable[FloorResult]) -> BlendResult | None:
-    """Return the kept blends of an arm's runs; see :func:`blend_of_runs`."""
-    return blend_of_runs([*arm.shown.values()], floors, arm.name)
+    epoch = mean_of([run.summary for run in runs], "reported_epoch")
+    return BlendResult(of_floors[parts.pop()], known, epoch)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from ncfbench.catalog import baseline_sampler, find_encoder
 from ncfbench.errors import UsageError
 from ncfbench.runs.arms import Variant, shared_settings
+from ncfbench.runs.curves import falling
 from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.storage import schemas
 from ncfbench.timing import speedups
@@ -123,17 +124,6 @@ class Run(RunRecord):
         if level is None:
             return None
         return speedups.iterations_to(level, self.probes.iterations, self.probes.losses)
-
-
-def falling(record: RunRecord, measure: str) -> speedups.Arm:
-    """Return a run's evaluations in a measure that falls: recall has its sign changed."""
-    sign = 1 if measure == "probe_loss" else -1
-    evaluated = [row for row in record.curve if row.get(measure) is not None]
-    return speedups.Arm(
-        iterations=[row["iteration"] for row in evaluated],
-        losses=[sign * row[measure] for row in evaluated],
-        full_iteration_seconds=record.summary["full_iteration_seconds"],
-    )
 
 
 def group(records: Iterable[RunRecord], baseline: str | None = None) -> list[list[Run]]:

@@ -12,19 +12,9 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ncfbench.data.content import Split
 from ncfbench.reporting.arms import PLACES, Arm
-from ncfbench.reporting.quality import RECALL
-from ncfbench.runs.folder import RunRecord, clock_at
-from ncfbench.runs.quality import CLEAR_ERRORS
 from ncfbench.timing import ranking
 from ncfbench.timing.seeds import status_beside, times_to_level
-
-LEARNED = 0.25
-"""A run has learned something when its recall is above chance by
-:data:`ncfbench.runs.quality.CLEAR_ERRORS`, and by this share of chance, or of what is missing
-to 1 where that is less.
-"""
 
 
 def rank_soonest(
@@ -72,20 +62,3 @@ def rank_soonest(
             arm = replace(arm, behind=behind, status=status, expected=expected)
         ranked.append(arm)
     return ranked, level
-
-
-def above_chance_at(record: RunRecord, split: Split, chance: float) -> float | None:
-    """Return the training clock at which the recall@50 of a run's links of a split was first seen
-    to be better than chance; None where it never was, 0 where recall cannot tell: there is none, or
-    all items are among the first 50.
-    """
-    if chance >= 1 or record.summary["recall_reason"] is not None:
-        return 0.0
-    column = f"{split}_{RECALL}"
-    least = LEARNED * min(chance, 1 - chance)
-    for row in record.curve:
-        if row[column] is not None:
-            errors = [row[f"{column}{of}_error"] or 0.0 for of in ("", "_item")]
-            if row[column] - chance > max(least, CLEAR_ERRORS * math.hypot(*errors)):
-                return clock_at(record, row["iteration"])
-    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from ncfbench.errors import UsageError, shown
 from ncfbench.reporting import frames
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.beside import (
+    FILE,
     SWEEPS,
     Manifest,
     Rows,
@@ -25,7 +25,6 @@ from ncfbench.reporting.beside import (
     find_manifests,
     find_races,
     keep_rows,
-    write_manifests,
 )
 from ncfbench.reporting.claims import judge_claims
 from ncfbench.reporting.floors import TITLES, FloorResult
@@ -101,15 +100,6 @@ class Results:
     def recall(self) -> Rows:
         """Rows of ``recall.parquet``."""
         return [row for each in self.comparisons for row in each.recalls]
-
-    @property
-    def floor_rows(self) -> Rows:
-        """Rows of ``floors.parquet``."""
-        return [
-            dict(floor.row)
-            for floors in self.floors.values()
-            for floor in sorted(floors, key=lambda floor: [*TITLES].index(floor.row["floor"]))
-        ]
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -187,11 +177,6 @@ class Results:
         """Our speedups and recalls beside those that the paper printed."""
         return beside_tables(self.comparisons, self.manifests)
 
-    @property
-    def is_read_only(self) -> bool:
-        """True if the folder cannot be written, such as one of another user."""
-        return not os.access(self.runs_dir, os.W_OK)
-
     def write(self, folder: Path | None = None) -> list[Path]:
         """Write the speedup and the recall table, the data sets' manifests and their floors; return
         the paths.
@@ -208,15 +193,19 @@ class Results:
         if not self.comparisons or (self.is_filtered and folder is None):
             return []
         folder = folder or self.runs_dir
-        written = {
-            "speedup": (self.speedup, schemas.SPEEDUP),
-            "recall": (self.recall, schemas.RECALL),
-        }
-        if floors := self.floor_rows:
-            written["floors"] = floors, schemas.FLOOR
-        paths = [keep_rows(folder / f"{name}.parquet", *table) for name, table in written.items()]
-        kept = write_manifests(folder, self.manifests)
-        return paths if kept is None else [*paths, kept]
+        floors = [
+            dict(floor.row)
+            for of_data in self.floors.values()
+            for floor in sorted(of_data, key=lambda floor: [*TITLES].index(floor.row["floor"]))
+        ]
+        paths = [keep_rows(folder / "speedup.parquet", self.speedup, schemas.SPEEDUP)]
+        paths.append(keep_rows(folder / "recall.parquet", self.recall, schemas.RECALL))
+        if floors:
+            paths.append(keep_rows(folder / "floors.parquet", floors, schemas.FLOOR))
+        if self.manifests:
+            paths.append(folder / FILE)
+            tables.write_json(paths[-1], dict(self.manifests))
+        return paths
 
     def export(self, folder: Path) -> int:
         """Copy the tables, those of audits and profiles, the compared runs without checkpoints, and

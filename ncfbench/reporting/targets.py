@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ncfbench.reporting.frames import Run, by_variant, falling, paired
+from ncfbench.reporting.frames import Run, by_variant, paired
 from ncfbench.runs.arms import Variant
+from ncfbench.runs.curves import falling
 from ncfbench.timing import speedups
 from ncfbench.timing.speedups import Arm
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ncfbench.catalog import find_sampler
-from ncfbench.runs.folder import RunRecord
+from ncfbench.data.content import Split
+from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.runs.quality import CLEAR_ERRORS
 
 FIRST_PROBES = 2
@@ -24,6 +25,13 @@ LSTM with SG after 8 epochs, recall still rising: 0.099 to 0.23 (results/citeuli
 """
 LEAST_PROBES = 4
 """Probes after the start, one epoch of them by default, that the last two checks need."""
+
+
+LEARNED = 0.25
+"""A run has learned something when its recall is above chance by
+:data:`ncfbench.runs.quality.CLEAR_ERRORS`, and by this share of chance, or of what is missing
+to 1 where that is less.
+"""
 
 
 class Fault(NamedTuple):
@@ -135,3 +143,20 @@ def _falling(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
         f"its loss made {100 * share:.0f} % of its fall in the last quarter of the run",
         "Train longer, or use a larger learning rate or a smaller batch.",
     )
+
+
+def above_chance_at(record: RunRecord, split: Split, chance: float) -> float | None:
+    """Return the training clock at which the recall@50 of a run's links of a split was first seen
+    to be better than chance; None where it never was, 0 where recall cannot tell: there is none, or
+    all items are among the first 50.
+    """
+    if chance >= 1 or record.summary["recall_reason"] is not None:
+        return 0.0
+    column = f"{split}_recall_at_50"
+    least = LEARNED * min(chance, 1 - chance)
+    for row in record.curve:
+        if row[column] is not None:
+            errors = [row[f"{column}{of}_error"] or 0.0 for of in ("", "_item")]
+            if row[column] - chance > max(least, CLEAR_ERRORS * math.hypot(*errors)):
+                return clock_at(record, row["iteration"])
+    return None

@@ -17,7 +17,7 @@ from ncfbench.data.store import prepare
 from ncfbench.floors.kept import named
 from ncfbench.floors.kept import read as read_floors
 from ncfbench.floors.pipeline import floor
-from ncfbench.reporting.blends import blend_of_runs
+from ncfbench.reporting.blends import blend_of
 from ncfbench.reporting.floors import compare, floors_of
 from ncfbench.reporting.quality import quality_of
 from ncfbench.runs.progress import Progress
@@ -135,7 +135,7 @@ def test_the_command_says_what_both_reach(trained, tmp_path):
         floors_of(read_floors(home / "tiny", dataset.fingerprint)),
         quality_of([record]),
     )
-    both = blend_of_runs([record], [best]).reported
+    both = blend_of([record], [best]).reported
     stands = compare(both if row["weight"] < 1 else own, best.reported)
     verdicts = {"passes": "worth", "level": "not clearly worth", "below": "not worth"}
     assert f"Training is {verdicts[stands.word]} it: " in " ".join(block.split())
@@ -172,8 +172,8 @@ def test_a_blend_is_that_of_its_floors_columns(trained):
     found = blend_run(record, floor="ridge", data_dir=home)
     assert found["floor"] == "ridge of 64 columns" != whole["floor"] == "ridge"
     assert found["heights"] != whole["heights"]
-    assert blend_of_runs([record], floors_of([narrow])).reported.recall == found[RECALL]
-    assert blend_of_runs([record], floors_of([ridge])) is None
+    assert blend_of([record], floors_of([narrow])).reported.recall == found[RECALL]
+    assert blend_of([record], floors_of([ridge])) is None
     tables.write_rows(path, rows, schemas.FLOOR)
     blend.write(record.folder, row)
 
