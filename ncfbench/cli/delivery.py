@@ -94,8 +94,12 @@ def deliver(
             output / f"{name}{SUFFIXES[kind]}": _rendered(results, {name: part}, kind)
             for name, part in chosen.items()
         }
+    from ncfbench.storage import tables
+
     for path, text in texts.items():
-        _write(path, text)
+        with tables.storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        tables.write_text(path, text)
     return list(texts)
 
 
@@ -155,11 +159,3 @@ def _is_folder(path: Path, kind: str) -> bool:
     if path.is_dir():
         raise UsageError(f"--format {kind} is one file, and {path} is a folder: name a file.")
     return False
-
-
-def _write(path: Path, text: str) -> None:
-    from ncfbench.storage import tables
-
-    with tables.storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    tables.write_text(path, text)

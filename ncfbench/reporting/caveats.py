@@ -57,12 +57,9 @@ def floor_caveats(answer: Answer) -> list[Caveat]:
     fitted = {floor.row["environment_key"] for floor in answer.floors}
     if not hosts or not fitted or len(hosts | fitted) == 1:
         return []
-    text = (
-        "The floors were fitted on another machine than the runs, or in another environment: their"
-        " seconds do not compare. On the machine of the runs ncfbench floor"
-        f" {answer.config.dataset} fits them again."
-    )
-    return [Caveat("other_machine", text)]
+    text = "The floors were fitted on another machine than the runs, or in another environment:"
+    again = f"their seconds do not compare. There ncfbench floor {answer.config.dataset} fits them."
+    return [Caveat("other_machine", f"{text} {again}")]
 
 
 def busy_caveats(spread: float) -> list[Caveat]:
@@ -78,11 +75,8 @@ def _edges(answer: Answer, best: Arm) -> list[Caveat]:
     with its loss and sampler.
     """
     config, found = best.config, []
-    alike = [
-        arm.config
-        for arm in answer.arms
-        if arm.has_run and (arm.config.loss, arm.config.sampler) == (config.loss, config.sampler)
-    ]
+    alike = [arm.config for arm in answer.arms if arm.has_run]
+    alike = [own for own in alike if (own.loss, own.sampler) == (config.loss, config.sampler)]
     for name in NUMBERS:
         value, tried = getattr(config, name), {getattr(other, name) for other in alike}
         if reads(best, name) and len(tried) > 1 and value in (min(tried), max(tried)):

@@ -240,64 +240,44 @@ def over_seeds(runs: Iterable[Run]) -> AtTarget:
     return speedups.speedup_at([level for level, _ in known], [pair for _, pair in known])
 
 
-ARMS: Mapping[str, tuple[pa.DataType, Callable[[Run], Any]]] = {
-    "run": (pa.string(), lambda run: run.name),
-    "dataset": (pa.string(), lambda run: run.config.dataset),
-    "data_fingerprint": (pa.string(), lambda run: run.data_fingerprint),
-    "encoder": (pa.string(), lambda run: run.config.encoder),
-    "loss": (pa.string(), lambda run: run.config.loss),
-    "sampler": (pa.string(), lambda run: run.config.sampler),
-    "variant": (pa.string(), lambda run: run.variant.note(run.config.encoder)),
-    "batch_size": (pa.int64(), lambda run: run.config.batch_size),
-    "stratum_size": (pa.int64(), lambda run: run.variant.stratum_size),
-    "negatives": (pa.int64(), lambda run: run.variant.negatives),
-    "learning_rate": (pa.float64(), lambda run: run.config.learning_rate),
-    "seed": (pa.int64(), lambda run: run.config.seed),
-    "status": (pa.string(), lambda run: run.summary["status"]),
-    "iterations": (pa.int64(), lambda run: run.summary["iterations"]),
-    "epochs": (pa.float64(), lambda run: run.summary["epochs"]),
-    "item_slots": (pa.float64(), lambda run: run.summary["item_slots"]),
-    "iteration_seconds": (pa.float64(), lambda run: run.summary["full_iteration_seconds"]),
-    "feature_seconds": (pa.float64(), lambda run: run.feature_seconds),
-    "smallest_probe_loss": (pa.float64(), lambda run: min(run.probes.losses, default=None)),
-    "baseline_run": (pa.string(), lambda run: run.base and run.base.name),
-    "target": (pa.float64(), lambda run: run.target),
-    "reached": (
-        pa.bool_(),
-        lambda run: None if run.target is None else run.iterations_to_target is not None,
-    ),
-    "iterations_to_target": (pa.float64(), lambda run: run.iterations_to_target),
-    "seconds_to_target": (pa.float64(), lambda run: run.seconds_to_target),
-    "times_shorter": (pa.float64(), lambda run: run.shorter),
-    "times_fewer": (pa.float64(), lambda run: run.fewer),
-    "times_sooner": (pa.float64(), lambda run: run.sooner),
-    "reported_epoch": (pa.float64(), lambda run: run.summary["reported_epoch"]),
-    "test_recall_at_50": (pa.float64(), lambda run: run.summary["test_recall_at_50"]),
-    "environment_key": (pa.string(), lambda run: run.environment["key"]),
-}
-"""Columns of the frame ``arms`` in docs/sweeps.md: type, and value of a run."""
-
-
 def arms_table(runs: Iterable[Run]) -> pa.Table:
-    """Return the frame ``arms``: a row for each run, with the columns of :data:`ARMS`."""
-    rows = [{name: value(run) for name, (_, value) in ARMS.items()} for run in runs]
-    return pa.Table.from_pylist(rows, pa.schema([(name, kind) for name, (kind, _) in ARMS.items()]))
+    """Return the frame ``arms``: a row for each run, with the columns of
+    :data:`ncfbench.storage.schemas.ARMS`.
+    """
+    rows: list[dict[str, Any]] = []
+    for run in runs:
+        row: dict[str, Any] = {**run.config.to_dict(), **run.summary, **vars(run)}
+        rows.append(
+            row
+            | {
+                "run": run.name,
+                "variant": run.variant.note(run.config.encoder),
+                "stratum_size": run.variant.stratum_size,
+                "negatives": run.variant.negatives,
+                "iteration_seconds": run.summary["full_iteration_seconds"],
+                "feature_seconds": run.feature_seconds,
+                "smallest_probe_loss": min(run.probes.losses, default=None),
+                "baseline_run": run.base and run.base.name,
+                "reached": None if run.target is None else run.iterations_to_target is not None,
+                "seconds_to_target": run.seconds_to_target,
+                "times_shorter": run.shorter,
+                "times_fewer": run.fewer,
+                "times_sooner": run.sooner,
+                "environment_key": run.environment["key"],
+            }
+        )
+    names = schemas.ARMS.names
+    return pa.Table.from_pylist([{name: row[name] for name in names} for row in rows], schemas.ARMS)
 
 
 def probes_table(runs: Iterable[Run]) -> pa.Table:
-    """Return the frame ``probes``: a row for each run and probe.
-
-    The columns are the run, seconds of training by ``iteration_seconds`` of ``arms``, and those of
-    ``curve.parquet``.
+    """Return the frame ``probes``: a row for each run and probe, with the run, seconds of training
+    by ``iteration_seconds`` of ``arms``, and the columns of ``curve.parquet``.
     """
-    rows = [
-        {
-            "run": run.name,
-            "seconds": clock_at(run, row["iteration"]) if run.is_timed else None,
-            **row,
-        }
-        for run in runs
-        for row in run.curve
-    ]
+    rows = []
+    for run in runs:
+        for row in run.curve:
+            seconds = clock_at(run, row["iteration"]) if run.is_timed else None
+            rows.append({"run": run.name, "seconds": seconds, **row})
     own = [pa.field("run", pa.string()), pa.field("seconds", pa.float64())]
     return pa.Table.from_pylist(rows, pa.schema([*own, *schemas.CURVE]))

@@ -21,6 +21,7 @@ from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 Row = Mapping[str, Any]
 PROFILES = ("settings", "data_fingerprint", "encoder", "loss", "batch_size", "environment_key")
 """Columns of the cost model that tell profiles apart, the environment last."""
+TOTALS = ("total_speedup", "total_speedup_at_most")
 NAMED = (
     "dataset",
     "encoder",
@@ -77,7 +78,11 @@ def _join(comparison: Comparison, profile: Mapping[str, Row]) -> tuple[Compariso
     alike = all(getattr(config, name) == base[name] for name in ("encoder", "loss", "batch_size"))
     if not alike or first.data_fingerprint != base["data_fingerprint"] or own[0] != theirs[0]:
         return None
-    variants = {name: _variant(row).note(config.encoder) for name, row in profile.items()}
+    variants = {}
+    for name, row in profile.items():
+        strata = "user" if row["strata"] == "user" else None
+        variant = Variant(name, row["stratum_size"], row["negatives"], strata)
+        variants[name] = variant.note(config.encoder)
     # The runs' ratios are to the baseline of the profile's k.
     divided = {
         run.name
@@ -89,7 +94,8 @@ def _join(comparison: Comparison, profile: Mapping[str, Row]) -> tuple[Compariso
         is_of_arm = row["variant"] == variants.get(row["sampler"]) and divided & {*row["runs"]}
         if is_of_arm and profiled["measured_full_speedup"] is not None:
             rows.append(_timed(row, profiled))
-    if len(rows) < 2 or not any(_has_total(row) for row in rows if row["status"] != "baseline"):
+    totals = [row[name] for row in rows if row["status"] != "baseline" for name in TOTALS]
+    if len(rows) < 2 or totals.count(None) == len(totals):
         return None
     words = ", ".join(filter(None, (f"profile of {base['rounds']} rounds", theirs[1])))
     return replace(comparison, speedups=rows, timed_by=words), theirs[1] == own[1]
@@ -118,15 +124,6 @@ def _timed(row: Row, profiled: Row) -> dict[str, Any]:
         "total_speedup_at_most": None if at_most is None else at_most * shorter.value,
         "tied": [column for column in row.get("tied", ()) if column == "iterations_speedup"],
     }
-
-
-def _has_total(row: Row) -> bool:
-    return row["total_speedup"] is not None or row["total_speedup_at_most"] is not None
-
-
-def _variant(row: Row) -> Variant:
-    strata = "user" if row["strata"] == "user" else None
-    return Variant(row["sampler"], row["stratum_size"], row["negatives"], strata)
 
 
 def _split(settings: Iterable[str]) -> tuple[dict[str, str], str]:

@@ -72,11 +72,6 @@ class Quality:
         """Recall@50, if it has any."""
         return float(self.values[RECALL] or 0.0)
 
-    @property
-    def ndcg(self) -> float | None:
-        """NDCG@50."""
-        return self.values.get(NDCG)
-
     def error(self, measure: str = RECALL) -> float | None:
         """Return a measure's standard error; None where it is not known."""
         return self.values.get(f"{measure}_error")

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from ncfbench.config import Folder, Locations, RunConfig
-from ncfbench.errors import UsageError, shown
+from ncfbench.errors import UsageError, nearest, shown
 from ncfbench.reporting import frames
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.beside import (
@@ -31,7 +31,7 @@ from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.profiles import with_profile_times
 from ncfbench.reporting.rows import Comparison, compare
-from ncfbench.reporting.selection import check_baseline, left_out, select, unique, wanted_values
+from ncfbench.reporting.selection import left_out, select, unique, wanted_values
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views.answers import answer_frame, answer_tables, as_rows, detail_tables
 from ncfbench.reporting.views.deploy import deployed_table
@@ -83,7 +83,7 @@ class Results:
 
     @cached_property
     def arms(self) -> pa.Table:
-        """The frame ``arms``: a row for each run (:data:`ncfbench.reporting.frames.ARMS`)."""
+        """The frame ``arms``: a row for each run (:data:`ncfbench.storage.schemas.ARMS`)."""
         return frames.arms_table(self.runs)
 
     @cached_property
@@ -264,8 +264,12 @@ def collect(
     ]
     grouped = group(records, baseline)
     runs = [run for compared in grouped for run in compared]
-    if baseline is not None:
-        check_baseline(baseline, runs)
+    present = dict.fromkeys(run.config.sampler for run in runs)
+    if baseline is not None and present and baseline not in present:
+        raise UsageError(
+            f"No run has the sampler {baseline!r}{nearest(baseline, present)} The runs have:"
+            f" {', '.join(present)}."
+        )
     manifests, unknown = find_manifests(runs, folders.runs_dir, folders.data_dir)
     floors, damaged = find_floors(runs, folders.runs_dir, folders.data_dir)
     labels = {digits: manifest.get("label", "") for digits, manifest in manifests.items()}

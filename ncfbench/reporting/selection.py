@@ -18,8 +18,6 @@ from ncfbench.runs.labels import SHORT, run_command
 T = TypeVar("T")
 LETTERS = {letter: name for name, letter in SHORT.items()} | {"rate": "learning_rate"}
 """Settings by their short names."""
-
-
 Wanted = Mapping[str, Sequence[Any]]
 """Wanted values by setting."""
 
@@ -135,16 +133,6 @@ def choose(parts: Mapping[str, T], wanted: Sequence[str]) -> dict[str, T]:
             )
         found |= own
     return {name: part for name, part in parts.items() if name in found}
-
-
-def check_baseline(baseline: str, runs: Sequence[RunRecord]) -> None:
-    """Refuse a baseline that no run has as its sampler by a UsageError."""
-    present = dict.fromkeys(run.config.sampler for run in runs)
-    if present and baseline not in present:
-        raise UsageError(
-            f"No run has the sampler {baseline!r}{nearest(baseline, present)} The runs have:"
-            f" {', '.join(present)}."
-        )
 
 
 def left_out(

@@ -171,6 +171,16 @@ def _with_intervals(names: Iterable[str]) -> list[str]:
     return [f"{name}{end}" for name in names for end in ("", "_lower", "_upper")]
 
 
+ARMS = _schema(
+    "arms",
+    "text: run dataset data_fingerprint encoder loss sampler variant",
+    "integer: batch_size stratum_size negatives number: learning_rate integer: seed text: status",
+    "integer: iterations number: epochs item_slots iteration_seconds feature_seconds",
+    "smallest_probe_loss text: baseline_run number: target flag: reached",
+    "number: iterations_to_target seconds_to_target times_shorter times_fewer times_sooner",
+    "reported_epoch test_recall_at_50 text: environment_key",
+)
+"""Runs in a report: a row for each, beside the run of its baseline."""
 _CELL = "text: dataset encoder loss sampler variant settings data_fingerprint"
 SPEEDUP = _schema(
     "speedup",

@@ -7,7 +7,7 @@ from folders import write_run
 from invoked import invoke
 
 import ncfbench
-from ncfbench.reporting.frames import ARMS
+from ncfbench.storage import schemas
 
 
 def rows_of(folder):
@@ -20,7 +20,7 @@ def test_arms_have_the_target_and_the_ratios_of_their_seed(tmp_path):
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
     write_run(tmp_path, "neg", [9, 8, 7], 20)
     found = ncfbench.report(tmp_path)
-    assert found.arms.column_names == list(ARMS)
+    assert found.arms.column_names == schemas.ARMS.names
     rows = rows_of(tmp_path)
     own = rows["ns"]
     assert (own["target"], own["iterations_to_target"], own["reached"]) == (3, 150, True)

@@ -218,16 +218,3 @@ def test_titles_name_b_s_k_and_seeds():
     assert settings in parts.title
     assert "strat (s=8)" in cells_of(speedup)
     assert seeds_label([2, 0, 1]) == "seeds 0 to 2"
-
-
-def test_tables_updated_by_row_are_named():
-    """Once for each encoder, under what the ratios are made of; where there are some."""
-    runs = [record(sampler, [9, 3], 1) for sampler in ("iid", "ns")]
-    found = compare(group(runs))
-    (parts,) = parts_tables(found)
-    assert not any("by row" in note for note in parts.notes)
-    for run in runs:
-        run.environment["updated_by_row"] = ["user_tower/vectors/embedding"]
-    (parts,) = parts_tables(found)
-    (note,) = [note for note in parts.notes if "by row" in note]
-    assert note == ("CNN: updated by row (docs/optimizers.md): user_tower/vectors/embedding.")

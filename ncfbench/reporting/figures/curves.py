@@ -69,8 +69,10 @@ def draw_answer(answer: Answer) -> Drawing | None:
             _plot_arm(axis, arm, measure, main.get(arm.name), is_best=arm is answer.best)
         axis.set(xlabel=times, ylabel=y_label)
         axis.set_xscale("log")
-        if measure == "probe_loss":
-            _finish_losses(axis, answer.arms)
+        runs = [run for arm in answer.arms for run in arm.runs.values()]
+        if measure == "probe_loss" and all(loss > 0 for run in runs for loss in run.probes.losses):
+            axis.set_yscale("log")
+            label_few(axis.yaxis)
         elif measure == TEST_RECALL:
             draw_levels(axis, _levels(answer))
         if measure == f"{answer.split}_{answer.metric.replace('@', '_at_')}" and answer.target:
@@ -139,13 +141,6 @@ def draw_targets(runs: Sequence[Run]) -> Drawing | None:
     title = f"How much sooner than {baseline}, at every target: {what}"
     note = f"{labels.label(runs)}{simulated}. {TARGETS_NOTE}"
     return entitle(figure, title, runs[0].data_label, note)
-
-
-def _finish_losses(axis: Any, arms: Sequence[Arm]) -> None:
-    runs = [run for arm in arms for run in arm.runs.values()]
-    if all(loss > 0 for run in runs for loss in run.probes.losses):
-        axis.set_yscale("log")
-        label_few(axis.yaxis)
 
 
 def _plot_arm(

@@ -24,12 +24,7 @@ from ncfbench.reporting.table import Table, is_command
 from ncfbench.reporting.views.run import known_table
 
 UNSTABLE = (
-    "key",
-    "load_average",
-    "memory_available_bytes",
-    "time",
-    "interleaved",
-    "updated_by_row",
+    *("key", "load_average", "memory_available_bytes", "time", "interleaved", "updated_by_row"),
 )
 """Entries of an environment in which runs of the same environment differ."""
 
@@ -40,14 +35,9 @@ def page(results: Results, tables: Sequence[Table]) -> str:
     Args:
         tables: those to show; all but answers, main ones and the paper's are folded.
     """
-    runs = results.runs
+    runs, drawings = results.runs, _drawings(results)
     answers = {table.name for table in results.tables if table.section == "answer"}
-    sections: dict[str, list[Table]] = {"answer": [], "main": [], "paper": [], "detail": []}
-    for table in tables:
-        sections[table.section if table.section in sections else "detail"].append(table)
-    drawings = _drawings(results)
     lost = sum(run.has_diverged for run in runs)
-    places = [word for pair in results.locations.items() for word in pair]
     return (
         templates()
         .get_template("page.html")
@@ -56,13 +46,16 @@ def page(results: Results, tables: Sequence[Table]) -> str:
             names=sorted({run.config.dataset for run in runs}),
             labels=sorted({(run.config.dataset, run.data_label) for run in runs if run.data_label}),
             runs=counted(len(runs) - lost, "finished run") + (f" and {lost} diverged" * bool(lost)),
-            sections=sections,
+            sections={
+                name: [table for table in tables if table.section == name]
+                for name in ("answer", "main", "detail", "paper")
+            },
             answer_drawings=[each for each in drawings if each["name"] in answers],
             drawings=[each for each in drawings if each["name"] not in answers],
             has_plots=find_spec("matplotlib") is not None,
             install=install_command("plots"),
             environments=_environments(results),
-            commands=_commands(results, places),
+            commands=_commands(results),
         )
     )
 
@@ -144,8 +137,9 @@ def _data(results: Results) -> list[tuple[str, str]]:
     return sorted({(run.config.dataset, run.data_fingerprint) for run in results.runs})
 
 
-def _commands(results: Results, places: Sequence[str]) -> list[str]:
+def _commands(results: Results) -> list[str]:
     data_dir = results.locations.get("--data-dir")
+    places = [word for pair in results.locations.items() for word in pair]
     there = "" if data_dir is None else f" --data-dir {shlex.quote(data_dir)}"
     prepares = [
         prepare_command(name, results.manifests[digest]) + there

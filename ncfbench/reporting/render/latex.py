@@ -6,15 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from ncfbench.reporting.table import Cell, Table, is_command
 
-SPECIAL = {
+SPECIAL = {each: f"\\{each}" for each in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",

@@ -22,6 +22,7 @@ from ncfbench.reporting.quality import (
     EPOCH_NOTE,
     ERROR,
     KNOWN_ITEMS,
+    NDCG,
     NEW_ITEMS,
     RECALL,
     TEST_RECALL,
@@ -240,7 +241,7 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
         stands = {
             "best_arm": beside.word if arm else None,
             "passed_after_seconds": beside.seconds,
-            "best_arm_ndcg_at_50": own.ndcg if own else None,
+            "best_arm_ndcg_at_50": own.values[NDCG] if own else None,
         }
         rows.append(values_of(answer, floor) | stands | beside.difference)
     return rows

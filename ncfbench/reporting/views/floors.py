@@ -32,15 +32,12 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
         Col("s", lambda row: three_digits(FloorResult(row).seconds)),
         Col("s of ranking", "ranking_seconds", three_digits),
     ]
-    chance, of_validation = (
-        rows[0][f"{split}_recall_at_{COMPARED}_chance"] for split in ("test", "validation")
-    )
-    by_chance = f"recall@{COMPARED} {chance:.3f}"
-    if of_validation is not None:
-        by_chance += f", valid. {of_validation:.3f}"
+    names = {f"recall@{COMPARED}": "test", "valid.": "validation"}
+    chances = {name: rows[0][f"{of}_recall_at_{COMPARED}_chance"] for name, of in names.items()}
+    known = [f"{name} {chance:.3f}" for name, chance in chances.items() if chance is not None]
     notes = [
         f"Test links; NDCG and hit rate at {COMPARED}, too. ±: standard error over users and items."
-        f" Chance: {by_chance}.",
+        f" Chance: {', '.join(known)}.",
         "s: seconds of content, of all that chose the penalty, and of the fit. valid.: recall of"
         " validation links.",
     ]
@@ -53,8 +50,7 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
         notes.append(
             f"{users:,.0f} users without training links stand apart: recall@{COMPARED} {recalls}."
         )
-    if chance >= 1:
-        notes.append(CERTAIN)
+    notes += [CERTAIN] * (chances[f"recall@{COMPARED}"] >= 1)
     by = dict.fromkeys(row["chosen_by"] for row in rows if row["chosen_by"] not in (None, "given"))
     notes += [f"Penalties are chosen by recall@{COMPARED} of {text}." for text in by]
     notes += [

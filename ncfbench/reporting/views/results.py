@@ -98,18 +98,10 @@ def parts_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     """Return what the ratios of each speedup table are made of."""
     tables = []
     for (data, loss, settings), own in by_table(comparisons).items():
-        by_row = {
-            f"{find_encoder(run.config.encoder).title}: updated by row (docs/optimizers.md):"
-            f" {', '.join(names)}.": None
-            for each in own
-            for run in each.runs
-            if (names := run.environment.get("updated_by_row"))
-        }
         what = f"What the ratios are made of, {find_loss(loss).title} loss"
         title = f"{what}: {subject_of(data, own)} (full account; step beside it)"
         rows = sorted((row for each in own for row in each.speedups), key=order)
-        name = slug("parts", data, loss, settings)
-        tables.append(arms_table(title, PARTS, rows, by_row, name=name))
+        tables.append(arms_table(title, PARTS, rows, (), name=slug("parts", data, loss, settings)))
     return tables
 
 

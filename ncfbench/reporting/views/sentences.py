@@ -166,13 +166,14 @@ def _without(floors: Sequence[FloorResult], split: Split = "test") -> str:
 
 def _by_ndcg(own: Quality, name: str, floor: FloorResult) -> list[str]:
     """Return who is ahead by NDCG@50, in the digits shown, where by recall@50 it is the other."""
-    theirs, recall = floor.value(own.split, NDCG), floor.value(own.split)
-    if own.ndcg is None or theirs is None or recall is None:
+    pairs = [(own.values.get(name), floor.value(own.split, name)) for name in (NDCG, RECALL)]
+    if any(None in pair for pair in pairs):
         return []
-    texts = [f"{value:.3f}" for value in (own.ndcg, theirs)]
-    if texts[0] == texts[1] or (own.ndcg > theirs) == (own.recall > recall):
+    apart = [(ours or 0.0) - (theirs or 0.0) for ours, theirs in pairs]
+    texts = [f"{value:.3f}" for value in pairs[0]]
+    if texts[0] == texts[1] or (apart[0] > 0) == (apart[1] > 0):
         return []
-    word = "above" if own.ndcg > theirs else "below"
+    word = "above" if apart[0] > 0 else "below"
     return [f"By NDCG@50 {name} is {word} {floor.row['floor']}: {texts[0]} to {texts[1]}."]
 
 
