@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, kept_chance
 from ncfbench.reporting.arms import Arm
+from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.runs.convergence import above_chance_at
@@ -158,3 +159,11 @@ def chance(dataset: Dataset, split: Split) -> float:
 def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
     """Return :func:`ncfbench.reporting.ranked.above_chance_at` on validation links."""
     return above_chance_at(record, "validation", chance(dataset, "validation"))
+
+
+def by_validation(floors: Iterable[FloorResult]) -> list[FloorResult]:
+    """Return the floors of a race, the best first: by recall of validation links, of equal ones as
+    in :data:`TITLES`. Test links choose nothing, even where validation links cannot tell.
+    """
+    usual = sorted(floors, key=lambda floor: [*TITLES].index(floor.row["floor"]))
+    return sorted(usual, key=lambda floor: -(floor.value("validation") or 0.0))

@@ -15,7 +15,7 @@ import jax
 from scipy.linalg import LinAlgError
 
 from ncfbench.advice import summary
-from ncfbench.advice.answer import RaceAnswer, chance, make_answer
+from ncfbench.advice.answer import RaceAnswer, by_validation, chance, make_answer
 from ncfbench.advice.candidate_runs import CandidateRuns, Clock
 from ncfbench.advice.candidates import State
 from ncfbench.advice.question import METRIC, Question
@@ -33,7 +33,7 @@ from ncfbench.floors.pipeline import fit_within
 from ncfbench.floors.task import Task
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.beside import read_floors
-from ncfbench.reporting.floors import by_validation, floors_of
+from ncfbench.reporting.floors import floors_of
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank, most_ranked, require_validation_links
 from ncfbench.runs.signals import deferred_signals

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,28 +21,6 @@ FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 SUFFIXES = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
 """Formats of which a folder can hold a file for each table."""
 NOT_PRINTED = "No run has the data, encoder and loss of a cell that the paper printed."
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The parts of a report to show.
-
-    Attributes:
-        tables: names, or what names begin with. Where there are none: those that are not folded.
-        full: the tables of details too.
-        paper: the paper's claims too, and its figures beside ours.
-    """
-
-    format: str
-    tables: Sequence[str]
-    full: bool = False
-    paper: bool = False
-
-    @property
-    def hidden(self) -> dict[str, bool]:
-        """Whether a section is shown on demand alone, and was not asked for; a page folds it."""
-        is_open = self.format == "html" or bool(self.tables)
-        return {"detail": not (self.full or is_open), "paper": not (self.paper or is_open)}
 
 
 def draw_into(results: Results, folder: Path) -> list[Path]:
@@ -64,27 +41,44 @@ def draw_into(results: Results, folder: Path) -> list[Path]:
 
 
 def deliver(
-    results: Results, wanted: Wanted, output: Path | None, drawn: Sequence[Path]
+    results: Results,
+    kind: str,
+    names: Sequence[str],
+    output: Path | None,
+    drawn: Sequence[Path],
+    **shown: bool,
 ) -> list[Path]:
     """Print the report, or write it to a file or into a folder; return the paths written.
 
     Args:
+        kind: the format.
+        names: of tables, or what names begin with. Where there are none: those that are not folded.
         drawn: figures that were drawn to files.
+        shown: sections that are folded unless they are asked for, ``detail`` and ``paper``.
 
     Raises:
         UsageError: a table that there is not, or a folder for a format of one file.
         DataError: a file cannot be written.
     """
-    kind, chosen = wanted.format, chosen_parts(results, wanted)
+    from ncfbench.reporting.selection import choose
+    from ncfbench.storage import tables
+
+    hidden = {of for of, is_shown in shown.items() if not (is_shown or names or kind == "html")}
+    parts: Mapping[str, Any] = {
+        table.name: table for table in results.tables if table.section not in hidden
+    }
+    if kind == "csv":
+        parts = results.frames(full="detail" not in hidden)
+    parts = choose(parts, names)
     if kind == "table":
-        _print_tables(results, wanted, list(chosen.values()))
+        _print_tables(results, list(parts.values()), hidden, is_whole=not names)
         return []
     if kind == "html":
         output = output or results.runs_dir / "report.html"
     if kind == "json":
         text = json_text(results.document | {"figures": drawn, "problems": results.problems})
     else:
-        text = _rendered(results, chosen, kind)
+        text = _rendered(results, parts, kind)
     if output is None:
         typer.echo(text, nl=False)
         return []
@@ -92,29 +86,13 @@ def deliver(
     if _is_folder(output, kind):
         texts = {
             output / f"{name}{SUFFIXES[kind]}": _rendered(results, {name: part}, kind)
-            for name, part in chosen.items()
+            for name, part in parts.items()
         }
-    from ncfbench.storage import tables
-
     for path, text in texts.items():
         with tables.storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         tables.write_text(path, text)
     return list(texts)
-
-
-def chosen_parts(results: Results, wanted: Wanted) -> Mapping[str, Any]:
-    """Return the wanted tables by name; for CSV frames of numbers.
-
-    Raises:
-        UsageError: there is none of a name.
-    """
-    from ncfbench.reporting.selection import choose
-
-    if wanted.format == "csv":
-        return choose(results.frames(full=wanted.full or bool(wanted.tables)), wanted.tables)
-    shown = (table for table in results.tables if not wanted.hidden.get(table.section))
-    return choose({table.name: table for table in shown}, wanted.tables)
 
 
 def _rendered(results: Results, parts: Mapping[str, Any], kind: str) -> str:
@@ -128,21 +106,23 @@ def _rendered(results: Results, parts: Mapping[str, Any], kind: str) -> str:
     return markdown.render(tables) if kind == "markdown" else latex.render(tables)
 
 
-def _print_tables(results: Results, wanted: Wanted, chosen: Sequence[Table]) -> None:
+def _print_tables(
+    results: Results, tables: Sequence[Table], hidden: Collection[str], *, is_whole: bool
+) -> None:
     from ncfbench.reporting.views.sentences import floor_command
 
     if not results.comparisons:
         print_views(f"No finished run in {results.runs_dir} yet.", "")
-    print_views(*chosen)
-    if wanted.tables:
+    print_views(*tables)
+    if not is_whole:
         return
-    if wanted.paper and not results.beside_paper:
+    if "paper" not in hidden and not results.beside_paper:
         print_sentences(NOT_PRINTED, "")
-    counts = Counter(table.section for table in results.tables if wanted.hidden.get(table.section))
+    counts = Counter(table.section for table in results.tables if table.section in hidden)
     words = {"detail": "details (--full)", "paper": "the paper's claims and figures (--paper)"}
-    hidden = [f"{count} with {words[section]}" for section, count in counts.items()]
-    if hidden:
-        print_sentences(f"Further tables: {', '.join(hidden)}.", "")
+    folded = [f"{count} with {words[section]}" for section, count in counts.items()]
+    if folded:
+        print_sentences(f"Further tables: {', '.join(folded)}.", "")
     for name in results.unfitted:
         print_views(floor_command(name, results.locations.get("--data-dir")), "")
 

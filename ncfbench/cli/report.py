@@ -13,7 +13,7 @@ import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.checks import verify_tables, warn
-from ncfbench.cli.delivery import FORMATS, Wanted, deliver, draw_into
+from ncfbench.cli.delivery import FORMATS, deliver, draw_into
 from ncfbench.cli.failures import reporting
 from ncfbench.cli.output import print_views, say
 from ncfbench.config import Locations
@@ -180,7 +180,7 @@ def report(
     if figures is not None and not drawn:
         say(f"No figure is drawn into {figures}: the runs have nothing to compare yet.")
     # Printed first: a folder that cannot be written must not hide the result.
-    written = deliver(results, Wanted(kind, table or [], full, paper), output, drawn)
+    written = deliver(results, kind, table or [], output, drawn, detail=full, paper=paper)
     if not table and not os.access(results.runs_dir, os.W_OK):
         say(
             f"Warning: {results.runs_dir} is read-only, so the tables are not written beside the"

@@ -149,14 +149,6 @@ def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
     return sorted(map(FloorResult, best.values()), key=lambda floor: floor.rank, reverse=True)
 
 
-def by_validation(floors: Iterable[FloorResult]) -> list[FloorResult]:
-    """Return the floors of a race, the best first: by recall of validation links, of equal ones as
-    in :data:`TITLES`. Test links choose nothing, even where validation links cannot tell.
-    """
-    usual = sorted(floors, key=lambda floor: [*TITLES].index(floor.row["floor"]))
-    return sorted(usual, key=lambda floor: -(floor.value("validation") or 0.0))
-
-
 def compare(own: Quality | None, other: Quality | None) -> Standing:
     """Return how a recall, if there is any, stands to another one of the same users and items.
 

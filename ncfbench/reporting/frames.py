@@ -232,12 +232,9 @@ def _baseline_of(variant: Variant, run: Run, arms: Iterable[Variant]) -> Variant
 
 def over_seeds(runs: Iterable[Run]) -> AtTarget:
     """Return how many times sooner an arm comes down to the targets of its runs."""
-    known = [
-        (run.target, (run.probes, run.base.probes))
-        for run in runs
-        if run.base is not None and run.target is not None
-    ]
-    return speedups.speedup_at([level for level, _ in known], [pair for _, pair in known])
+    pairs = [(run, run.base) for run in runs if run.base and run.target is not None]
+    levels = [run.target for run, _ in pairs if run.target is not None]
+    return speedups.speedup_at(levels, [(run.probes, base.probes) for run, base in pairs])
 
 
 def arms_table(runs: Iterable[Run]) -> pa.Table:

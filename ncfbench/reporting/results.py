@@ -14,18 +14,9 @@ import pyarrow as pa
 
 from ncfbench.config import Folder, Locations, RunConfig
 from ncfbench.errors import UsageError, nearest, shown
-from ncfbench.reporting import frames
+from ncfbench.reporting import beside, frames
 from ncfbench.reporting.answers import Answer, find_answers
-from ncfbench.reporting.beside import (
-    FILE,
-    SWEEPS,
-    Manifest,
-    Rows,
-    find_floors,
-    find_manifests,
-    find_races,
-    keep_rows,
-)
+from ncfbench.reporting.beside import FILE, SWEEPS, Manifest, Rows
 from ncfbench.reporting.claims import judge_claims
 from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
@@ -198,10 +189,10 @@ class Results:
             for of_data in self.floors.values()
             for floor in sorted(of_data, key=lambda floor: [*TITLES].index(floor.row["floor"]))
         ]
-        paths = [keep_rows(folder / "speedup.parquet", self.speedup, schemas.SPEEDUP)]
-        paths.append(keep_rows(folder / "recall.parquet", self.recall, schemas.RECALL))
+        paths = [beside.keep_rows(folder / "speedup.parquet", self.speedup, schemas.SPEEDUP)]
+        paths.append(beside.keep_rows(folder / "recall.parquet", self.recall, schemas.RECALL))
         if floors:
-            paths.append(keep_rows(folder / "floors.parquet", floors, schemas.FLOOR))
+            paths.append(beside.keep_rows(folder / "floors.parquet", floors, schemas.FLOOR))
         if self.manifests:
             paths.append(folder / FILE)
             tables.write_json(paths[-1], dict(self.manifests))
@@ -266,12 +257,10 @@ def collect(
     runs = [run for compared in grouped for run in compared]
     present = dict.fromkeys(run.config.sampler for run in runs)
     if baseline is not None and present and baseline not in present:
-        raise UsageError(
-            f"No run has the sampler {baseline!r}{nearest(baseline, present)} The runs have:"
-            f" {', '.join(present)}."
-        )
-    manifests, unknown = find_manifests(runs, folders.runs_dir, folders.data_dir)
-    floors, damaged = find_floors(runs, folders.runs_dir, folders.data_dir)
+        text = f"No run has the sampler {baseline!r}{nearest(baseline, present)}"
+        raise UsageError(f"{text} The runs have: {', '.join(present)}.")
+    manifests, unknown = beside.find_manifests(runs, folders.runs_dir, folders.data_dir)
+    floors, damaged = beside.find_floors(runs, folders.runs_dir, folders.data_dir)
     labels = {digits: manifest.get("label", "") for digits, manifest in manifests.items()}
     labelled = (
         [replace(run, data_label=labels.get(run.data_fingerprint, "")) for run in compared]
@@ -279,17 +268,15 @@ def collect(
     )
     is_chosen = bool(wanted) or chosen_by is not None
     comparisons = compare(labelled)
-    races, torn = ({}, []) if is_chosen else find_races(folders.runs_dir)
+    races, torn = ({}, []) if is_chosen else beside.find_races(folders.runs_dir)
     profiled = []
     if profiles is not None:
         path = profiles / "costmodel.parquet"
         rows = tables.read_rows(path, schemas.COSTMODEL) if path.exists() else []
         profiled = with_profile_times(comparisons, rows)
         if not profiled:
-            raise UsageError(
-                f"No profile in {shown(profiles)} that fits. Measure one with: ncfbench profile"
-                f" --runs-dir {shlex.quote(str(profiles))}"
-            )
+            command = shlex.join(["ncfbench", "profile", "--runs-dir", str(profiles)])
+            raise UsageError(f"No profile in {shown(profiles)} that fits. Measure one: {command}")
     return Results(
         runs_dir=folders.runs_dir,
         comparisons=comparisons,

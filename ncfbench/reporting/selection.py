@@ -45,11 +45,9 @@ def wanted_values(given: Mapping[str, Iterable[Any]], records: Sequence[RunRecor
         present = dict.fromkeys(_value(record.config, name) for record in records)
         for value in map(known[name].convert, values):
             if present and value not in present:
-                names = [str(other) for other in present if other is not None]
-                raise UsageError(
-                    f"No run has {name} = {value}{nearest(str(value), names)} The runs have:"
-                    f" {', '.join(names) or 'none'}."
-                )
+                names = [str(other) for other in present if other is not None] or ["none"]
+                text = f"No run has {name} = {value}{nearest(str(value), names)}"
+                raise UsageError(f"{text} The runs have: {', '.join(names)}.")
             wanted.setdefault(name, []).append(value)
     return wanted
 

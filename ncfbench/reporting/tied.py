@@ -55,17 +55,12 @@ def log_ratios(runs: Iterable[Run], column: str) -> dict[int, float]:
 
 def tied_recalls(arms: Arms) -> set[Variant]:
     """Return the arms whose reported recall@50 cannot be told from the largest, with that."""
-    # Of an arm with a diverged seed no recall is shown.
-    recalls = {
-        variant: [run.summary[RECALL] for run in runs.values()]
-        for variant, runs in arms.items()
-        if not any(run.has_diverged for run in runs.values())
-    }
-    means = {
-        variant: math.fsum(values) / len(values)
-        for variant, values in recalls.items()
-        if None not in values
-    }
+    means = {}
+    for variant, runs in arms.items():
+        values = [run.summary[RECALL] for run in runs.values()]
+        # Of an arm with a diverged seed no recall is shown.
+        if None not in values and not any(run.has_diverged for run in runs.values()):
+            means[variant] = math.fsum(values) / len(values)
     if not means:
         return set()
     return ranking.rank(means, lambda one, other: recall_difference(arms[one], arms[other])).tied

@@ -99,11 +99,12 @@ def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Ta
     rows += [(f"both: {blend.floor.row['floor']} and it", blend) for blend in answer.blends]
     columns, below = [Col("with", "name", wraps=True), *columns_of(answer)], list[str]()
     if answer.best is not None:
-        below = [
+        below.append(
             f"{columns[1].heading}: until a {answer.metric} of {answer.split} links that is"
-            f" {SHARE:g} of the best; left: it left the race before. Each row is the best arm with"
-            " those settings changed.",
-        ]
+            f" {SHARE:g} of the best. Each row is the best arm with those settings changed."
+        )
+    if any(row.status == "left" for _, row in rows):
+        below.append("left: it left the race before.")
     by_chance = {f"{answer.split} {answer.metric}": answer.split_chance}
     by_chance |= {"test recall@50": answer.chance}
     known = [f"{name} {chance:.3f}" for name, chance in by_chance.items() if chance is not None]

@@ -66,7 +66,7 @@ def mark_of(row: Row) -> str:
 def time_notes(rows: Sequence[Row]) -> list[str]:
     """Return notes on the times of a speedup table."""
     signs = "".join(map(mark_of, rows))
-    notes = [SIMULATED_NOTE] if any(row["simulated"] for row in rows) else []
+    notes = [SIMULATED_NOTE] * any(row["simulated"] for row in rows)
     return notes + [note for sign, note in NOTES.items() if sign in signs]
 
 
