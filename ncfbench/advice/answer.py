@@ -13,10 +13,9 @@ from ncfbench.advice.question import Question
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.reporting.answers import Answer, kept_chance
-from ncfbench.reporting.arms import Arm
+from ncfbench.reporting.arms import Arm, rank_soonest
 from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.runs.convergence import above_chance_at
 from ncfbench.runs.curves import curves_of
 from ncfbench.runs.folder import RunRecord
@@ -157,7 +156,7 @@ def chance(dataset: Dataset, split: Split) -> float:
 
 
 def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
-    """Return :func:`ncfbench.reporting.ranked.above_chance_at` on validation links."""
+    """Return :func:`ncfbench.runs.convergence.above_chance_at` on validation links."""
     return above_chance_at(record, "validation", chance(dataset, "validation"))
 
 

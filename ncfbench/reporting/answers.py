@@ -1,7 +1,7 @@
 """The answer about a data set: arms of all its losses, encoders and samplers side by side.
 
 The probes of two objectives do not compare, and the quality of their rankings does. The rule is
-that of :mod:`ncfbench.reporting.ranked`, for finished runs and for a race.
+that of :mod:`ncfbench.reporting.arms`, for finished runs and for a race.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any, Literal, NamedTuple
 from ncfbench.catalog import BUILT_IN
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
-from ncfbench.reporting.arms import Arm
+from ncfbench.reporting.arms import Arm, rank_soonest
 from ncfbench.reporting.blends import BlendResult, blend_of
 from ncfbench.reporting.floors import FloorResult, best_of
 from ncfbench.reporting.formats import counted
 from ncfbench.reporting.frames import Run, grouped
 from ncfbench.reporting.quality import RECALL, TEST_RECALL
-from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
 from ncfbench.runs.convergence import above_chance_at

@@ -1,9 +1,16 @@
-"""Arms of an answer: a model, a loss and a sampler with settings, and a run for each seed."""
+"""Arms of an answer, and their order by the time to the best ranking quality.
+
+An arm is a model, a loss and a sampler with settings, with a run for each seed. One rule serves a
+report and a race: the arm is recommended that is the soonest of those with about the best quality
+(:func:`ncfbench.timing.ranking.soonest`). The mean over the seeds that all arms have decides, as
+far as the shortest trained, else the first seed of each. In a race the arms that were repeated are
+compared among themselves.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean as mean
@@ -13,10 +20,10 @@ from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import Quality, quality_of
-from ncfbench.timing import speedups
+from ncfbench.timing import ranking, speedups
 from ncfbench.timing.curves import Curve
 from ncfbench.timing.intervals import interval_columns
-from ncfbench.timing.seeds import Curves, Ratio
+from ncfbench.timing.seeds import Curves, Ratio, status_beside, times_to_level
 
 PLACES = {"recommended": 0, "tied": 1, "undecided": 1, "lower": 1, "slower": 2, "left": 2}
 """Order of the statuses in an answer; those that are not here come last."""
@@ -187,3 +194,50 @@ class Arm:
     def place(self) -> tuple[int, float, float]:
         """Its key in the order of an answer."""
         return PLACES.get(self.status, len(PLACES)), self.expected, self.level
+
+
+def rank_soonest(
+    arms: Sequence[Arm], finalists: Collection[str] = ()
+) -> tuple[list[Arm], float | None]:
+    """Return the arms with how they stand to the one that ranks best soonest, and the level that
+    decides; None where no arm was evaluated and is known to be better than chance.
+
+    Args:
+        finalists: arms with further seeds, of which one is recommended, by the seeds they share; by
+            default all are.
+    """
+    able = {
+        index: arm
+        for index, arm in enumerate(arms)
+        if arm.learned_at is not None and math.isfinite(arm.level) and arm.status in PLACES
+    }
+    if not able:
+        undecided = [
+            replace(arm, status="undecided") if arm.status == "tied" else arm for arm in arms
+        ]
+        return undecided, None
+    chosen = [index for index, arm in able.items() if arm.name in finalists] or [*able]
+    seeds = sorted(set.intersection(*(set(able[index].measured.curves) for index in chosen)))
+    able.update({index: replace(able[index], seeds=seeds) for index in chosen})
+    tops = {index: -able[index].level for index in chosen}
+    level = -ranking.SHARE * max(tops.values())
+    able = {index: arm.to_level(level) for index, arm in able.items()}
+    seconds = {
+        index: math.inf if arm.seconds is None else arm.measured.feature_seconds + arm.seconds
+        for index, arm in able.items()
+    }
+    best = ranking.soonest(tops, seconds)
+    ranked = []
+    for index, arm in enumerate(arms):
+        behind = None
+        if index == best:
+            arm = replace(able[best], status="recommended", expected=1.0)
+        else:
+            arm = able.get(index) or arm.to_level(level)
+            if index in able:
+                behind = times_to_level(able[best].measured, arm.measured, level)
+            expected = math.inf if behind is None else behind.value
+            status = status_beside(arm.status, behind)
+            arm = replace(arm, behind=behind, status=status, expected=expected)
+        ranked.append(arm)
+    return ranked, level

@@ -15,8 +15,8 @@ from ncfbench.advice import summary
 from ncfbench.advice.answer import STAYED, by_validation
 from ncfbench.advice.question import Question
 from ncfbench.cli.output import json_text
+from ncfbench.reporting.arms import rank_soonest
 from ncfbench.reporting.floors import floors_of
-from ncfbench.reporting.ranked import rank_soonest
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.views.sentences import tied_sentence, worth_sentence
 

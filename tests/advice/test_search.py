@@ -18,8 +18,7 @@ from ncfbench.config import complete
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.rule import Curve
-from ncfbench.reporting.arms import Arm
-from ncfbench.reporting.ranked import rank_soonest
+from ncfbench.reporting.arms import Arm, rank_soonest
 from ncfbench.timing.ranking import NEAR, SHARE
 from ncfbench.timing.seeds import Curves, times_to_level
 
