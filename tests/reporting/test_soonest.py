@@ -52,6 +52,7 @@ def test_the_speedup_table_says_who_is_soonest(tmp_path):
     assert table.lead == "citeulike, CNN: none is sooner than iid."
     write_run(tmp_path / "k", "strat-ns", [9, 5, 3], 6)
     write_run(tmp_path / "k", "neg", [9, 5, 3], 5)
+    write_run(tmp_path / "k", "iid", [9, 5, 2], 50, negatives=20)  # tied with no arm of k = 10
     (table,) = [
         each for each in collect(tmp_path / "k").tables if each.title.startswith("Speedup over")
     ]

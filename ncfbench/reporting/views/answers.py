@@ -120,7 +120,7 @@ def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Ta
 
 def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[Table]:
     """Return the table of each answer about finished runs, above it what to deploy, and below it
-    its paragraph.
+    its paragraph and the caveats that do not stand above.
 
     Args:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
@@ -128,15 +128,16 @@ def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> li
     tables = []
     for answer in answers:
         reasons = caveats(answer)
-        notes = [caveat.sentence for caveat in reasons]
-        if len(answer.arms) == 1:
-            words = ["ncfbench", "advise", answer.config.dataset, *chain(*locations.items())]
-            notes += ["To let arms race for the best ranking:", shlex.join(words)]
         found = deployment(answer, reasons, locations)
         verdict = [worth_sentence(answer), headline(answer), tied_sentence(answer.ties)]
         lines = found["lines"] if found else [" ".join(filter(None, verdict))]
-        notes = [headline(answer), *notes] if found else notes
-        tables.append(worth_table(answer, "\n".join(filter(None, lines)), notes))
+        sentences = [caveat.sentence for caveat in reasons]
+        notes = [headline(answer)] if found else []
+        notes += [each for each in sentences if not (found and each in lines[-1])]
+        if len(answer.arms) == 1:
+            words = ["ncfbench", "advise", answer.config.dataset, *chain(*locations.items())]
+            notes += ["To let arms race for the best ranking:", shlex.join(words)]
+        tables.append(worth_table(answer, "\n".join(lines), notes))
     return tables
 
 
