@@ -31,11 +31,11 @@ JUDGED_EPOCHS = 2
 """Epochs that the next budget gives to the furthest entrant, where no choice can be justified."""
 
 
-def headline(answer: RaceAnswer) -> str:
-    """Return the answer in one paragraph."""
+def headline(answer: RaceAnswer, *, has_block: bool = True) -> str:
+    """Return the answer in one paragraph, with the verdict on training where no block has it."""
     users = answer.sample_users
     sample = f"All this on a sample of {users:,} users." if users else ""
-    return f"{sentences.headline(answer, _no_choice(answer))} {sample}".strip()
+    return f"{sentences.headline(answer, _no_choice(answer), has_block=has_block)} {sample}".strip()
 
 
 def caveats(answer: RaceAnswer) -> list[Caveat]:
@@ -103,7 +103,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
     """
     question, state = answer.question, answer.state
     found = caveats(answer)
-    deploy, verdict = deployment(answer, found, locations), sentences.worth_sentence(answer)
+    deploy = deployment(answer, found, locations)
     return {
         "format": 1,
         "dataset": question.base.dataset,
@@ -116,7 +116,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "is_over": state.is_over,
         "sample_users": answer.sample_users,
         "deploy": deploy,
-        "headline": " ".join([*([] if deploy else [verdict]), headline(answer)]).strip(),
+        "headline": headline(answer, has_block=bool(deploy)),
         "trust": [caveat.sentence for caveat in found],
         "caveats": [caveat._asdict() for caveat in found],
         "next": [

@@ -68,7 +68,8 @@ def deliver(
         table.name: table for table in results.tables if table.section not in hidden
     }
     if kind == "csv":
-        parts = results.frames(full="detail" not in hidden)
+        frames = results.frames(full="detail" not in hidden)
+        parts = {name: rows for name, rows in frames.items() if rows}
     parts = choose(parts, names)
     if kind == "table":
         _print_tables(results, list(parts.values()), hidden, is_whole=not names)

@@ -174,7 +174,8 @@ def report(
         from ncfbench.reporting.table import Col, Table
 
         cols = [Col("name", "name"), Col("title", "title", wraps=True)]
-        print_views(Table.of("Tables (--table)", cols, results.tables))
+        listing = Table.of("Tables (--table)", cols, results.tables)
+        print_views(*(results.frames(full=True) if kind == "csv" else [listing]))
         return
     drawn = draw_into(results, figures) if figures is not None else []
     if figures is not None and not drawn:

@@ -129,9 +129,10 @@ def _is_manifest(fingerprint: str, value: object) -> bool:
     """Return whether a value is a manifest of this fingerprint, with the types a report reads."""
     if not isinstance(value, dict) or value.get("fingerprint") != fingerprint:
         return False
-    if not all(isinstance(value.get(name, kind()), kind) for name, kind in KINDS.items()):
+    known: dict[str, Any] = {"source": "", "label": "", "arguments": [], "files": {}} | value
+    if not all(isinstance(known.get(name), kind) for name, kind in KINDS.items()):
         return False
-    options, statistics = value.get("options", {}), value.get("statistics", {})
+    options, statistics = known["options"], known["statistics"]
     words = [value.get("arguments", []), options.get("text", [])]
     words += [option for option in options.values() if isinstance(option, list)]
     return (

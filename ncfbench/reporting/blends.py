@@ -14,7 +14,7 @@ from ncfbench.data.content import Split
 from ncfbench.errors import DataError
 from ncfbench.floors.kept import key_of
 from ncfbench.reporting.floors import FloorResult
-from ncfbench.reporting.quality import Quality, quality_of_rows
+from ncfbench.reporting.quality import RECALL, Quality, quality_of_rows
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.reported import mean_of
 from ncfbench.storage.schemas import EVALUATED
@@ -64,7 +64,8 @@ class BlendResult:
     def facts(self) -> dict[str, Any]:
         """Its parts in JSON."""
         names = {"floor": self.floor.row["floor"], "metric": self.rows[0]["metric"]}
-        return names | {"weight": self.weight}
+        recall = {f"validation_{RECALL}": self.quality("validation").recall}
+        return names | {"weight": self.weight} | recall
 
 
 def blend_of(runs: Sequence[RunRecord], floors: Iterable[FloorResult]) -> BlendResult | None:

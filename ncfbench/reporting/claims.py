@@ -103,7 +103,7 @@ def judge_claims(comparisons: Iterable[Comparison]) -> list[dict[str, Any]]:
         Rows of :data:`PLACE`, ``claim``, what it ``says``, the ``verdict``, the figure that decides
         as ``value``, ``lower`` and ``upper`` where there is one, and that in words, ``evidence``.
     """
-    found = []
+    found, decided = list[dict[str, Any]](), set[tuple[str, ...]]()
     for each in comparisons:
         encoder, runs = each.config.encoder, by_variant(each.runs).items()
         arms = _Arms(
@@ -122,7 +122,13 @@ def judge_claims(comparisons: Iterable[Comparison]) -> list[dict[str, Any]]:
                 row[name] = figure.number and getattr(figure.number, name)
             is_one = figure.number is not None and figure.number.lower is None
             found.append(row | {"evidence": figure.words + "; one seed cannot tell" * is_one})
+        decided |= {_question(found[-1])} if arms.is_profiled and found else set()
+    found = [row for row in found if row["evidence"] != DISTURBED or _question(row) not in decided]
     return sorted(found, key=lambda row: [row[name] for name in PLACE])
+
+
+def _question(row: Row) -> tuple[str, ...]:
+    return row["claim"], row["data_fingerprint"], row["encoder"], row["loss"]
 
 
 def _fewer_iterations(arms: _Arms) -> _Figure | None:
@@ -159,7 +165,12 @@ def _soonest(arms: _Arms) -> _Figure | None:
         rows = arms.rows[BOTH], arms.rows[name]
         if any((row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD for row in rows):
             return _Figure(DISTURBED)
+        lengths = [estimate_of(row, "per_iteration_speedup") for row in rows]
+        if arms.is_profiled and any(each is None or each.lower is None for each in lengths):
+            return _Figure("the profile has too few rounds to tell")
         bound, least = rows[1].get("total_speedup_at_most"), rows[0].get("total_speedup_lower")
+        if arms.is_profiled and bound is not None and lengths[1] is not None:
+            bound *= (lengths[1].upper or math.inf) / lengths[1].value
         is_slower = bound is not None and bound < (least or 0.0)  # with some seed it never came
         lead = arms.lead(name)
         if lead is None and not is_slower:
@@ -168,7 +179,7 @@ def _soonest(arms: _Arms) -> _Figure | None:
     if not leads:
         return None
     # One rival that is sooner contradicts the claim; else the least certain lead decides.
-    lead, title = min(leads, key=lambda each: each[0].lower or -math.inf)
+    lead, title = min(leads, key=lambda each: (each[0].lower or -math.inf, each[0].value))
     sooner = [each for each in leads if each[0].upper is not None and each[0].upper < 1]
     if sooner:
         lead, title = min(sooner, key=lambda each: each[0].value)
@@ -185,7 +196,8 @@ def _kept_recall(arms: _Arms) -> _Figure | None:
     recalls = [run.summary[RECALL] for run in bases.values()]
     if apart is None or not recalls or None in recalls:
         return None
-    scale = fmean(recalls)
+    if (scale := fmean(recalls)) == 0:
+        return None
     low, high = ((apart.value + side * apart.half_width) / scale for side in (-1, 1))
     side, share = "higher" if apart.value > 0 else "lower", abs(apart.value) / scale
     words = f"recall@50 {side} by {share:.3f} of {find_sampler(name).title}'s {scale:.3f}"

@@ -95,7 +95,7 @@ class FloorResult:
         """Its settings and seconds in JSON."""
         names = ("floor", "content", "penalty", "chosen_by")
         own = {"columns": columns_of(self.row), "seconds": self.seconds}
-        own |= {f"validation_{NDCG}": self.value("validation", NDCG)}
+        own |= {f"validation_{name}": self.value("validation", name) for name in (RECALL, NDCG)}
         return {name: self.row[name] for name in names} | own
 
     @property
@@ -132,8 +132,8 @@ class Standing(NamedTuple):
         """The difference in words, such as ``+0.018 ± 0.004``."""
         if self.above_by is None:
             return "not compared"
-        error = "its error is not known" if self.error is None else f"{self.error:.3f}"
-        return f"{self.above_by:+.3f}{', ' if self.error is None else ' ± '}{error}"
+        error = "unknown" if self.error is None else f"{self.error:.3f}"
+        return f"{self.above_by:+.3f} ± {error}"
 
 
 def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:

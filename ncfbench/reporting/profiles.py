@@ -8,13 +8,17 @@ times that of the profile's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ncfbench.reporting.frames import Run
 from ncfbench.reporting.rows import Comparison
+from ncfbench.reporting.tied import log_ratios
 from ncfbench.runs.arms import COMPUTATION_SETTINGS, TIMELESS_SETTINGS, Variant, shared_settings
 from ncfbench.runs.labels import unusual_settings
+from ncfbench.timing import ranking
 from ncfbench.timing.intervals import Estimate, estimate_of, interval_columns, product
 from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
@@ -43,24 +47,24 @@ def by_profile(rows: Iterable[Row]) -> list[dict[str, Row]]:
     return list(profiles.values())
 
 
-def with_profile_times(comparisons: Sequence[Comparison], rows: Iterable[Row]) -> list[Comparison]:
+def with_profile_times(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> list[Comparison]:
     """Return comparisons with the times of each profile that shares their data and settings; of one
-    that was repeated in another environment the last one counts.
+    that was repeated in its environment the last one counts.
 
     Computations that give the same result may differ; runs with the profile's own are preferred.
 
     Args:
         rows: of the cost model.
     """
-    newest = {
-        tuple(next(iter(own.values()))[name] for name in PROFILES[:-1]): own
-        for own in by_profile(rows)
-    }
-    timed = []
-    for profile in newest.values():
+    timed, has_several = {}, len({row["environment_key"] for row in rows}) > 1
+    for profile in by_profile(rows):
         able = [pair for each in comparisons if (pair := _join(each, profile)) is not None]
-        timed += [each for each, is_same in able if is_same] or [each for each, _ in able]
-    return timed
+        key = next(iter(profile.values()))["environment_key"][:6] if has_several else ""
+        for each, is_same in able:
+            if is_same or not any(same for _, same in able):
+                words = ", ".join(filter(None, (each.timed_by, key and f"environment {key}")))
+                timed[each.runs[0].name, words] = replace(each, timed_by=words)
+    return list(timed.values())
 
 
 def _join(comparison: Comparison, profile: Mapping[str, Row]) -> tuple[Comparison, bool] | None:
@@ -94,11 +98,27 @@ def _join(comparison: Comparison, profile: Mapping[str, Row]) -> tuple[Compariso
         is_of_arm = row["variant"] == variants.get(row["sampler"]) and divided & {*row["runs"]}
         if is_of_arm and profiled["measured_full_speedup"] is not None:
             rows.append(_timed(row, profiled))
+    for tied in _tied_totals(rows, comparison.runs):
+        tied["tied"].append("total_speedup")
     totals = [row[name] for row in rows if row["status"] != "baseline" for name in TOTALS]
     if len(rows) < 2 or totals.count(None) == len(totals):
         return None
     words = ", ".join(filter(None, (f"profile of {base['rounds']} rounds", theirs[1])))
     return replace(comparison, speedups=rows, timed_by=words), theirs[1] == own[1]
+
+
+def _tied_totals(rows: Sequence[dict[str, Any]], runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return the rows whose total, by the iterations of each seed and the times of the profile,
+    cannot be told from the largest.
+    """
+    own = {run.name: run for run in runs}
+    logs = {}
+    for number, row in enumerate(rows):
+        by_seed = log_ratios([own[name] for name in row["runs"]], "iterations_speedup")
+        length = math.log(row["per_iteration_speedup"])
+        logs[number] = {seed: log + length for seed, log in by_seed.items()}
+    known = {number: by_seed for number, by_seed in logs.items() if by_seed}
+    return [rows[number] for number in (ranking.tied_ratios(known).tied if known else ())]
 
 
 def _timed(row: Row, profiled: Row) -> dict[str, Any]:

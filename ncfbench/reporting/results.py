@@ -150,7 +150,9 @@ class Results:
             "claims": self.claims,
         }
         timed = [
-            row | {"settings": each.timed_by} for each in self.profiled for row in each.speedups
+            row | {"settings": ", ".join(filter(None, (row["settings"], each.timed_by)))}
+            for each in self.profiled
+            for row in each.speedups
         ]
         found |= {"profiled": timed} if timed else {}
         more = {"runs": self.arms, "probes": self.probes} if full else {}
@@ -274,9 +276,11 @@ def collect(
         path = profiles / "costmodel.parquet"
         rows = tables.read_rows(path, schemas.COSTMODEL) if path.exists() else []
         profiled = with_profile_times(comparisons, rows)
-        if not profiled:
+        if rows and comparisons and not profiled:
+            problems.append(f"No profile in {shown(profiles)} fits these runs, or gives a ratio.")
+        if not rows:
             command = shlex.join(["ncfbench", "profile", "--runs-dir", str(profiles)])
-            raise UsageError(f"No profile in {shown(profiles)} that fits. Measure one: {command}")
+            raise UsageError(f"No profile in {shown(profiles)}. Measure one: {command}")
     return Results(
         runs_dir=folders.runs_dir,
         comparisons=comparisons,

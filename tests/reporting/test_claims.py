@@ -68,6 +68,12 @@ def test_claims_that_do_not_hold():
         assert found[claim]["value"] == pytest.approx(value)
 
 
+def test_a_baseline_without_recall_keeps_none():
+    runs = [*seeds("iid", (3.0, 3.0), 20, recalls=[0.0, 0.0])]
+    runs += seeds("strat-ns", (3.0, 3.0), 10, recalls=[0.0, 0.0])
+    assert "kept-recall" not in judged(runs)
+
+
 def test_one_seed_and_bounds_are_no_proof():
     runs = [*seeds("iid", (3.0,), 200), *seeds("ns", (1.0,), 50)]
     found = judged([*runs, *seeds("strat-ns", (1.0,), 20)])

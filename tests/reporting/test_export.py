@@ -75,6 +75,8 @@ def run(tmp_path_factory):
         {"options": {"max_length": "40"}},
         {"options": {"test_fraction": {}}},
         {"statistics": {"users": "x"}},
+        {"statistics": None},
+        {"options": None},
         {"files": ["users.dat"]},
         {"files": {"users.dat": True}},
         {"source": 3},

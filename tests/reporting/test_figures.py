@@ -87,9 +87,10 @@ def test_curves_are_of_the_papers_s_and_k(tmp_path):
     for sizes in ({}, {"stratum_size": 8}, {"negatives": 1}):
         write_run(tmp_path, "strat", [9, 4], 20, **sizes)
     write_run(tmp_path, "ns", [9, 1], 20)
+    write_run(tmp_path, "strat", [9, 1], 20, strata="user")
     (comparison,) = group(read_all(tmp_path)[0])
     shown = drawing_module.main_variants(by_variant(comparison), "cnn")
-    assert [one.label("cnn") for one in shown] == ["strat", "ns"]
+    assert sorted(one.label("cnn") for one in shown) == ["ns", "strat", "strat (by user)"]
 
 
 def test_simulated_devices_are_named(tmp_path):

@@ -168,11 +168,9 @@ def test_without_an_error_nothing_is_known(tmp_path, lacks):
     (arm,) = answer.arms
     assert [standing(arm, floor).word for floor in floors_of(floors)] == ["unknown"] * 2
     verdict, found = said_of(answer, floors)
-    unknown = "its error is not known"
-    assert verdict.startswith(
-        "Whether training is worth it is not known: the trained arm has -0.070"
-    )
-    stands = f"is beside ridge (-0.070, {unknown}) and profile (+0.030, {unknown})."
+    said = "Whether training is worth it is not known: the trained arm has -0.070 ± unknown over"
+    assert verdict == f"{said} ridge, by test links."
+    stands = "is beside ridge (-0.070 ± unknown) and profile (+0.030 ± unknown)."
     assert found.endswith(stands)
     assert run_sentence(floors_of(floors), arm.reported).endswith(stands)
 

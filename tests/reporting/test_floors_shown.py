@@ -45,7 +45,10 @@ def test_floors_stand_below_the_arms(folder):
     ]
     (row,) = as_rows(results.answers, {})
     assert [floor["floor"] for floor in row["floors"]] == ["ridge", "profile"]
-    assert row["floors"][1]["seconds"] == 3.5
+    seconds = [[floor[name] for name in ("seconds", "seconds_to_level")] for floor in row["floors"]]
+    assert seconds == [[19.0, 19.0], [3.5, 3.5]], "both are above the level, 0.95 of 0.53"
+    assert row["deploy"] is None
+    assert row["headline"].startswith("Training is not worth it: ")
     for kind, name in (("latex", "answer"), ("markdown", "answer"), ("csv", "answers")):
         found = invoke("report", folder, "--format", kind, "--table", name).stdout
         assert "ridge" in found

@@ -84,9 +84,11 @@ def test_times_of_a_busy_machine_are_marked():
         "per_iteration_speedup": 2.0,
         "interleaved": True,
         "simulated": False,
+        "runs": ["a"],
+        "baseline_runs": ["b"],
     }
     quiet, busy = (row | {"full_iteration_spread": spread} for spread in (0.13, 0.24))
-    base, apart = busy | {"status": "baseline"}, busy | {"interleaved": False}
+    base, apart = busy | {"baseline_runs": ["a"]}, busy | {"interleaved": False}
     assert time_notes([base, quiet]) == []
     rows = [base, quiet, busy, apart]
     assert [mark_of(row) for row in rows] == ["", "", " ‡", " †‡"]

@@ -67,14 +67,29 @@ def test_the_runs_give_iterations_and_the_profile_their_length():
     assert "ns comes down to the smallest loss of iid 5.33 times sooner" in table.lead
 
 
-def test_of_profiles_of_two_machines_the_last_counts():
+def test_profiles_of_two_machines_have_tables_of_their_own():
+    """Of one that was repeated on a machine, with another rate, the last one counts."""
     runs = [record(*IID), record(*NS)]
-    one, other = (
-        profile(("iid", 40), ("ns", ms), environment_key=key * 64)
-        for ms, key in ((10, "a"), (20, "b"))
-    )
-    (found,) = joined(runs, [*one, *other])
-    assert row_of(found)["per_iteration_speedup"] == 2
+    rows = []
+    for ms, key, more in (
+        (8, "a", {"settings": "two", "unusual_settings": "learning_rate=0.1"}),
+        (10, "a", {}),
+        (20, "b", {}),
+    ):
+        rows += profile(("iid", 40), ("ns", ms), environment_key=key * 64, **more)
+    found = {each.timed_by[-6:]: row_of(each) for each in joined(runs, rows)}
+    ratios = {key: row["per_iteration_speedup"] for key, row in found.items()}
+    assert ratios == {"aaaaaa": 4, "bbbbbb": 2}
+    assert len({table.name for table in speedup_tables(joined(runs, rows))}) == 2
+
+
+def test_totals_are_tied_by_the_times_of_the_profile():
+    """With one seed within a factor of 1.3: 5.3 and 4.8 times, though the runs took 1 and 90 ms."""
+    runs = [record(*IID), record("ns", [9, 4, 2], 1), record("strat-ns", [9, 4, 2], 90)]
+    (found,) = joined(runs, profile(("iid", 40), ("ns", 11), ("strat-ns", 10)))
+    tied = {row["sampler"] for row in found.speedups if "total_speedup" in row["tied"]}
+    assert tied == {"ns", "strat-ns"}
+    assert speedup_tables([found])[0].lead.endswith("tied with it: ns.")
 
 
 def test_another_computation_has_the_iterations_of_the_runs_there_are():
@@ -147,7 +162,7 @@ def test_the_soonest_is_judged_by_the_profile_s_times():
     (unknown,) = soonest(runs, profile(("iid", 40), ("strat-ns", 10)))
     assert unknown["evidence"] == "ns was not profiled"
     (few,) = soonest(runs, [row | {"rounds": 3} for row in rows])
-    assert few["verdict"] == "undecided"
+    assert (few["verdict"], few["evidence"][:15]) == ("undecided", "the profile has")
 
 
 def test_few_rounds_give_no_interval():

@@ -69,7 +69,7 @@ def test_only_leaves_the_written_tables_alone(folder):
         (["--only", "b=128", "--verify"], 2, "leave --only out"),
         (["--table", "speedupp-citeulike-sg"], 2, "did you mean 'speedup-citeulike-sg'"),
         (["--table", "recall", "--verify"], 2, "leave --table out"),
-        (["--profiles", "nowhere"], 2, "No profile in nowhere"),
+        (["--profiles", "nowhere"], 2, "No profile in nowhere. Measure one: ncfbench profile"),
         (["--profiles", "p", "--verify"], 2, "leave --profiles out"),
     ],
 )
@@ -94,6 +94,8 @@ def test_tables_by_name(folder):
     csv = report(folder, "--format", "csv", "--table", "recall").stdout
     assert csv.startswith("dataset,encoder,loss,sampler,")
     assert report(folder, "--format", "csv", "--table", "probes").stdout.startswith("run,seconds,")
+    listed = report(folder, "--format", "csv", "--table", "list").stdout.split()
+    assert listed == ["answers", "speedup", "recall", "claims", "runs", "probes"]
 
 
 def test_a_folder_gets_a_file_for_each_table(folder, tmp_path):
@@ -121,6 +123,7 @@ def test_figures_of_each_kind(folder, tmp_path):
 
 def test_a_run_alone_has_no_figure(tmp_path):
     write_run(tmp_path, "iid", [9, 5, 3], 10)
+    assert report(tmp_path, "--format", "csv").stdout.count("# ") == 2, "no empty frame"
     check(report(tmp_path, "--figures", tmp_path / "f"), 0, "nothing to compare yet")
 
 

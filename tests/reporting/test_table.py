@@ -115,6 +115,13 @@ def test_repeated_labels_are_shown_once():
     assert markdown.render([table]).count("CNN") == 2
 
 
+def test_names_that_are_commands_fold_as_texts_do():
+    name = "ncfbench run --sampler ns --encoder cnn --loss hinge"
+    lines = shown(Table.of("T", [Col("arm", 0), Col("s", 1)], [[name, "1.5"]]), 40).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert name.replace(" ", "") in "".join(lines).replace("1.5", "").replace(" ", "")
+
+
 def test_control_characters_and_ascii():
     table = Table.of("1 ± 2 †", [Col("a", str)], ["\x1b[31m ██▍"], ["‡: busy"])
     assert "?[31m ██▍" in shown(table, 60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeVar
 
@@ -206,10 +206,11 @@ def line_style(variant: Variant) -> Style:
 
 def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:
     """Return each sampler with the paper's settings, or all its variants where it lacks that."""
-    by_sampler = grouped(arms, lambda arm: arm.sampler)
-    order = sorted(by_sampler, key=lambda name: [*STYLES, name].index(name))
-    return [
-        arm
-        for name in order
-        for arm in [own for own in by_sampler[name] if not own.note(encoder)] or by_sampler[name]
-    ]
+    by_sampler = grouped(arms, lambda arm: (arm.sampler, arm.strata, arm.uniform_items))
+    found = []
+    for key in sorted(by_sampler, key=lambda key: [*STYLES, key[0]].index(key[0])):
+        own = by_sampler[key]
+        sizes = [replace(arm, strata=None, uniform_items=None).note(encoder) for arm in own]
+        papers = [arm for arm, note in zip(own, sizes, strict=True) if not note]
+        found += papers or own
+    return found

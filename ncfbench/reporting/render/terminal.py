@@ -92,18 +92,20 @@ def _parts(table: Table, *, ascii_only: bool) -> Iterator[RichTable | Text]:
 
     def plain(text: str, style: str = "") -> Text:
         shown = "".join(each if each.isprintable() else "?" for each in " ".join(text.splitlines()))
-        shown = shown.translate(ASCII) if ascii_only else shown
+        return Text(shown.translate(ASCII) if ascii_only else shown, style=style)
+
+    def line(text: str, style: str = "") -> Text:
         if is_command(text):
-            return Text(f"  {shown}", no_wrap=True, overflow="ignore")
-        return Text(shown, style=style)
+            return Text(f"  {plain(text).plain}", no_wrap=True, overflow="ignore")
+        return plain(text, style)
 
     if table.title:
         yield plain(table.title, "bold")
-    yield from map(plain, table.paragraphs)
+    yield from map(line, table.paragraphs)
     if table.lead:
         yield Text("")
     yield _body(table, plain, RULED_ASCII if ascii_only else SIMPLE_HEAD)
-    yield from (plain(note, "dim") for note in table.notes)
+    yield from (line(note, "dim") for note in table.notes)
     yield Text("")
 
 

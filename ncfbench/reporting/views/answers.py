@@ -29,7 +29,7 @@ from ncfbench.reporting.quality import (
 )
 from ncfbench.reporting.table import Col, Table
 from ncfbench.reporting.views.deploy import deployment
-from ncfbench.reporting.views.sentences import headline, tied_sentence, worth_sentence
+from ncfbench.reporting.views.sentences import headline, tied_sentence
 from ncfbench.runs.labels import flags
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import SHARE
@@ -61,14 +61,17 @@ def columns_of(answer: Answer) -> list[Col]:
 
 def values_of(answer: Answer, row: AnswerRow) -> dict[str, Any]:
     """Return what tables, CSV and JSON say of an arm, a floor or a blend; times in seconds."""
-    found = {"name": row.name, "clock_seconds": None, "decided_by": _judged(answer, row)}
-    return found | measured_values(row)
+    judged, level = _judged(answer, row), -(answer.target or 0.0)
+    is_there = not isinstance(row, FloorResult) or (judged is not None and judged >= level)
+    found = {"clock_seconds": None, "decided_by": judged}
+    found["seconds_to_level"] = row.total_seconds if is_there else None
+    return measured_values(row) | found | (row.facts if isinstance(row, Arm) else {})
 
 
 def measured_values(row: AnswerRow) -> dict[str, Any]:
     """Return what is known of a row without an answer: its status, measures and own facts."""
-    measured, ends = row.reported.values if row.reported else {}, ("", "_error")
-    found = {"status": row.status, "seconds_to_level": row.total_seconds}
+    measured, ends = row.reported.values if row.reported else {}, ("", "_error", "_chance")
+    found: dict[str, Any] = {"name": row.name, "status": row.status}
     found |= {
         f"test_{name}{end}": measured.get(f"{name}{end}") for name in MEASURES for end in ends
     }
@@ -129,8 +132,8 @@ def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> li
     for answer in answers:
         reasons = caveats(answer)
         found = deployment(answer, reasons, locations)
-        verdict = [worth_sentence(answer), headline(answer), tied_sentence(answer.ties)]
-        lines = found["lines"] if found else [" ".join(filter(None, verdict))]
+        whole = f"{headline(answer, has_block=False)} {tied_sentence(answer.ties)}"
+        lines = found["lines"] if found else [whole.strip()]
         sentences = [caveat.sentence for caveat in reasons]
         notes = [headline(answer)] if found else []
         notes += [each for each in sentences if not (found and each in lines[-1])]
@@ -163,7 +166,10 @@ def detail_tables(answers: Sequence[Answer]) -> list[Table]:
         for each in measures:
             cols.append(Col(MEASURES[each], (f"test_{each}", f"test_{each}_error"), with_error))
         cols.insert(1, Col("epoch", "reported_epoch", ".3g"))
-        notes = [f"{ERROR}; only that of recall@50 has a part of the items."]
+        by_chance = {MEASURES[each]: rows[0][f"test_{each}_chance"] for each in measures}
+        chances = [f"{name} {chance:.3f}" for name, chance in by_chance.items() if chance]
+        notes = [f"By chance: {', '.join(chances)}."] if chances else []
+        notes.append(f"{ERROR}; only that of recall@50 has a part of the items.")
         if parts := [heading for each, heading in PARTS.items() if each in measures]:
             notes.append(f"{', '.join(parts)}: recall@50 of these alone.".capitalize())
         kind = "test links" if KNOWN_ITEMS in measures else "cold test items"
@@ -181,7 +187,8 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
     rows = []
     for answer in answers:
         reasons = caveats(answer)
-        said = {"deploy": deployment(answer, reasons, locations), "headline": headline(answer)}
+        deploy = deployment(answer, reasons, locations)
+        said = {"deploy": deploy, "headline": headline(answer, has_block=bool(deploy))}
         doubts = {"caveats": [caveat._asdict() for caveat in reasons]}
         arms = [
             {"flags": flags(arm.config, of_model=True), **values_of(answer, arm)}
@@ -197,7 +204,8 @@ def answer_frame(answers: Iterable[Answer]) -> list[dict[str, Any]]:
     for answer in answers:
         named = {name: getattr(answer, name) for name in ("metric", "split", "target")}
         rows: list[AnswerRow] = [*answer.arms, *answer.floors, *answer.blends]
-        frame += [_of_data(answer) | named | values_of(answer, row) for row in rows]
+        named = _of_data(answer) | named
+        frame += [named | values_of(answer, row) | named for row in rows]
     return frame
 
 
@@ -251,7 +259,7 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
 
 def _reached(row: Mapping[str, Any]) -> str:
     """Return the seconds to the level, or why there are none."""
-    seconds, words = row["seconds_to_level"], {"left": "left", "both": "-"}
+    seconds, words = row.get("seconds", row["seconds_to_level"]), {"left": "left", "both": "-"}
     return words.get(row["status"], "never") if seconds is None else three_digits(seconds)
 
 

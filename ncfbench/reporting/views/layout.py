@@ -56,7 +56,7 @@ LABELS = (
 
 def mark_of(row: Row) -> str:
     """Return the signs behind a row's ratios of times."""
-    if row["per_iteration_speedup"] is None or row["status"] == "baseline":
+    if row["per_iteration_speedup"] is None or row["runs"] == row["baseline_runs"]:
         return ""
     is_busy = (row["full_iteration_spread"] or 0.0) >= BUSY_SPREAD
     signs = SEPARATE * (not row["interleaved"]) + BUSY * is_busy

@@ -35,6 +35,10 @@ INTERVAL_NOTE = (
     "[..]: 95 % interval over seeds, arm and baseline paired by seed; n: seeds. With one seed there"
     " is no interval."
 )
+PROFILE_NOTE = (
+    "[..]: 95 % interval, of times over the profile's rounds, of iterations over seeds, of totals"
+    " as if both were independent; n: seeds."
+)
 CENSORED_NOTE = (
     "<: some seed never came down to the reference loss, so the ratio is at most this; (seeds that"
     " did)."
@@ -79,11 +83,11 @@ def speedup_tables(
         ]
         if printed is None:
             cols.append(Col("n", lambda row: row.get("seeds") or 0))
-            notes = [*data_notes(data, own), *_reference_notes(own), INTERVAL_NOTE, TIES_NOTE]
+            intervals = PROFILE_NOTE if own[0].timed_by else INTERVAL_NOTE
+            notes = [*data_notes(data, own), *_reference_notes(own), intervals, TIES_NOTE]
             notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in rows)
             over = find_sampler(own[0].runs[0].baseline_sampler).title
-            with_times = f" with times of a {own[0].timed_by}" if own[0].timed_by else ""
-            what, name = f"Speedup over {over}{with_times}", "speedup"
+            what, name = f"Speedup over {over}{_with_times(own)}", "speedup"
             lead = " ".join(filter(None, map(_soonest, own)))
         else:
             what, name, lead, notes = "Speedup beside the paper's", "paper-speedup", "", [note]
@@ -98,7 +102,7 @@ def parts_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     """Return what the ratios of each speedup table are made of."""
     tables = []
     for (data, loss, settings), own in by_table(comparisons).items():
-        what = f"What the ratios are made of, {find_loss(loss).title} loss"
+        what = f"What the ratios are made of{_with_times(own)}, {find_loss(loss).title} loss"
         title = f"{what}: {subject_of(data, own)} (full account; step beside it)"
         rows = sorted((row for each in own for row in each.speedups), key=order)
         tables.append(arms_table(title, PARTS, rows, (), name=slug("parts", data, loss, settings)))
@@ -180,6 +184,11 @@ def _soonest(comparison: Comparison) -> str:
         f" ({interval}{counted(best['seeds'], 'seed')}){'; tied with it: ' if others else ''}"
         f"{others}."
     )
+
+
+def _with_times(comparisons: Sequence[Comparison]) -> str:
+    timed_by = comparisons[0].timed_by
+    return f" with times of a {timed_by}" if timed_by else ""
 
 
 def _reference_notes(comparisons: Sequence[Comparison]) -> list[str]:

@@ -33,11 +33,12 @@ WORDS = {"passes": "above", "level": "level with", "below": "below", "unknown": 
 """Words by how a recall stands to another one."""
 
 
-def headline(answer: Answer, no_choice: str = NO_CHOICE) -> str:
+def headline(answer: Answer, no_choice: str = NO_CHOICE, *, has_block: bool = True) -> str:
     """Return the answer in one paragraph.
 
     Args:
         no_choice: why no arm is recommended, where that is so.
+        has_block: whether the verdict on training stands elsewhere, in what to deploy.
     """
     said, best = [no_choice], answer.best
     if best is not None:
@@ -49,7 +50,8 @@ def headline(answer: Answer, no_choice: str = NO_CHOICE) -> str:
     said.append(floors_sentence(answer))
     if seconds := answer.feature_seconds:
         said.append(f"Times count the item features: {three_digits(seconds)} s.")
-    return " ".join(filter(None, said))
+    verdict = "" if has_block else worth_sentence(answer)
+    return " ".join(filter(None, [verdict, *said]))
 
 
 def worth_sentence(answer: Answer) -> str:
