@@ -29,10 +29,8 @@ def verify_tables(where: Locations, kind: str) -> None:
         if wrong:
             print_views(Table.of("What does not match", cols, wrong, labels=2))
     if wrong:
-        raise CheckFailedError(
-            f"{len(wrong):,} entries of {where.runs_dir} do not match. Where runs came or went,"
-            " ncfbench report writes the tables again."
-        )
+        text = f"{len(wrong):,} entries of {where.runs_dir} do not match. Where runs came or went,"
+        raise CheckFailedError(f"{text} ncfbench report writes the tables again.")
 
 
 def _text(value: Any) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 SUFFIXES = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
 """Formats of which a folder can hold a file for each table."""
-NOT_PRINTED = "No run has the data, encoder and loss of a cell that the paper printed."
 
 
 def draw_into(results: Results, folder: Path) -> list[Path]:
@@ -118,7 +117,7 @@ def _print_tables(
     if not is_whole:
         return
     if "paper" not in hidden and not results.beside_paper:
-        print_sentences(NOT_PRINTED, "")
+        print_sentences("The paper printed no figures of these data, encoders and losses.", "")
     counts = Counter(table.section for table in results.tables if table.section in hidden)
     words = {"detail": "details (--full)", "paper": "the paper's claims and figures (--paper)"}
     folded = [f"{count} with {words[section]}" for section, count in counts.items()]

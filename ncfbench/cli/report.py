@@ -126,9 +126,8 @@ def report(
         raise UsageError(f"--json is --format json; it does not go with --format {format_}.")
     kind = "json" if json_ else format_ or "table"
     if kind not in FORMATS:
-        raise UsageError(
-            f"Unknown format {kind!r}{nearest(kind, FORMATS)} Valid: {', '.join(FORMATS)}."
-        )
+        unknown = f"Unknown format {kind!r}{nearest(kind, FORMATS)}"
+        raise UsageError(f"{unknown} Valid: {', '.join(FORMATS)}.")
     given = {
         "--format": kind not in ("table", "json"),
         "--only": only,
@@ -192,9 +191,7 @@ def report(
     if export is not None:
         from ncfbench.reporting.formats import counted
 
-        count = results.export(export)
-        whose = "its" if count == 1 else "their"
-        say(f"Exported to {export}: {counted(count, 'run')} and {whose} tables.")
+        say(f"Exported to {export}: {counted(results.export(export), 'run')}, and the tables.")
     text = "Written: " + ", ".join(map(str, [*written, *drawn]))
     if kind == "table" and (written or drawn):
         print_views(text)
@@ -249,9 +246,8 @@ def _named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, 
     if runs.is_dir():
         raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
     names = [path.stem for path in folder.glob("sweeps/*.toml")]
-    raise UsageError(
-        f"{runs} is no folder, and no sweep below {shown(folder)}{nearest(str(runs), names)}"
-    )
+    none = f"{runs} is no folder, and no sweep below {shown(folder)}"
+    raise UsageError(f"{none}{nearest(str(runs), names)}")
 
 
 def _cells_of(files: Sequence[Path]) -> Callable[[RunConfig], bool]:

@@ -12,8 +12,6 @@ from ncfbench.timing.speedups import BUSY_SPREAD
 
 NUMBERS = ("learning_rate", "batch_size", "stratum_size")
 """Settings of which an answer says that its value is the largest or the smallest that was tried."""
-BY_TEST = "Test links decided: some runs have no recall of validation links."
-NOT_INTERLEAVED = "Some runs did not take turns, so a change of the machine's speed counts."
 
 
 def caveats(answer: Answer) -> list[Caveat]:
@@ -26,10 +24,13 @@ def caveats(answer: Answer) -> list[Caveat]:
         found.append(Caveat("few_seeds", text))
     if len(answer.arms) == 1:
         found.append(Caveat("few_arms", "No other arm was tried."))
-    found += [Caveat("decided_by_test", BY_TEST)] if answer.split == "test" else []
+    if answer.split == "test":
+        text = "Test links decided: some runs have no recall of validation links."
+        found.append(Caveat("decided_by_test", text))
     found += best_caveats(answer, best)
     if not all(are_interleaved(best.first, arm.first) for arm in answer.main if arm is not best):
-        found.append(Caveat("not_interleaved", NOT_INTERLEAVED))
+        text = "Some runs did not take turns, so a change of the machine's speed counts."
+        found.append(Caveat("not_interleaved", text))
     return found + floor_caveats(answer) + busy_caveats(answer.spread)
 
 

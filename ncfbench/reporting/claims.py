@@ -165,12 +165,11 @@ def _soonest(arms: _Arms) -> _Figure | None:
         rows = arms.rows[BOTH], arms.rows[name]
         if any((row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD for row in rows):
             return _Figure(DISTURBED)
-        lengths = [estimate_of(row, "per_iteration_speedup") for row in rows]
-        if arms.is_profiled and any(each is None or each.lower is None for each in lengths):
+        if arms.is_profiled and any(row["per_iteration_speedup_lower"] is None for row in rows):
             return _Figure("the profile has too few rounds to tell")
-        bound, least = rows[1].get("total_speedup_at_most"), rows[0].get("total_speedup_lower")
-        if arms.is_profiled and bound is not None and lengths[1] is not None:
-            bound *= (lengths[1].upper or math.inf) / lengths[1].value
+        bound, least = rows[1]["total_speedup_at_most"], rows[0]["total_speedup_lower"]
+        if arms.is_profiled and bound is not None:
+            bound *= rows[1]["per_iteration_speedup_upper"] / rows[1]["per_iteration_speedup"]
         is_slower = bound is not None and bound < (least or 0.0)  # with some seed it never came
         lead = arms.lead(name)
         if lead is None and not is_slower:

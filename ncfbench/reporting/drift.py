@@ -20,7 +20,6 @@ from ncfbench.storage import schemas, tables
 Row = Mapping[str, Any]
 KEY = ("dataset", "encoder", "loss", "sampler", "variant", "settings", "data_fingerprint")
 """Columns that name a row of the speedup and the recall table."""
-MISSING = "no row"
 
 
 def verify(results: Results) -> tuple[int, list[Row]]:
@@ -64,7 +63,7 @@ def _by_key(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], Row]:
 
 def _mismatches(table: str, cell: str, kept: Row | None, fresh: Row | None) -> Iterator[Row]:
     if kept is None or fresh is None:
-        kept, fresh = ({"row": MISSING if side is None else "a row"} for side in (kept, fresh))
+        kept, fresh = ({"row": "no row" if side is None else "a row"} for side in (kept, fresh))
     for column, value in fresh.items():
         if not _is_equal(kept.get(column), value):
             sides = {"kept": kept.get(column), "recomputed": value}

@@ -111,13 +111,11 @@ def _tied_totals(rows: Sequence[dict[str, Any]], runs: Sequence[Run]) -> list[di
     """Return the rows whose total, by the iterations of each seed and the times of the profile,
     cannot be told from the largest.
     """
-    own = {run.name: run for run in runs}
-    logs = {}
+    known: dict[int, dict[int, float]] = {}
     for number, row in enumerate(rows):
-        by_seed = log_ratios([own[name] for name in row["runs"]], "iterations_speedup")
-        length = math.log(row["per_iteration_speedup"])
-        logs[number] = {seed: log + length for seed, log in by_seed.items()}
-    known = {number: by_seed for number, by_seed in logs.items() if by_seed}
+        own, length = {*row["runs"]}, math.log(row["per_iteration_speedup"])
+        logs = log_ratios([run for run in runs if run.name in own], "iterations_speedup")
+        known |= {number: {seed: log + length for seed, log in logs.items()}} if logs else {}
     return [rows[number] for number in (ranking.tied_ratios(known).tied if known else ())]
 
 

@@ -22,7 +22,7 @@ from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.profiles import with_profile_times
 from ncfbench.reporting.rows import Comparison, compare
-from ncfbench.reporting.selection import left_out, select, unique, wanted_values
+from ncfbench.reporting.selection import free_name, left_out, select, wanted_values
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views.answers import answer_frame, answer_tables, as_rows, detail_tables
 from ncfbench.reporting.views.deploy import deployed_table
@@ -99,20 +99,20 @@ class Results:
         """
         deployed = [(row["dataset"], row["deploy"]) for row in self.answer_rows if row["deploy"]]
         deployed += [(name, race["deploy"]) for name, race in self.races.items()]
-        has_several = len(deployed) > 1 or bool(self.races)
+        has_several, compared = len(deployed) > 1 or bool(self.races), self.comparisons
+        answers = [deployed_table(deployed)] * has_several
         sections = {
-            "answer": [deployed_table(deployed)] * has_several
-            + answer_tables(self.answers, self.locations),
-            "main": speedup_tables(self.comparisons)
-            + speedup_tables(self.profiled)
-            + recall_tables(self.comparisons),
-            "detail": detail_tables(self.answers)
-            + parts_tables([*self.comparisons, *self.profiled]),
+            "answer": answers + answer_tables(self.answers, self.locations),
+            "main": speedup_tables([*compared, *self.profiled]) + recall_tables(compared),
+            "detail": detail_tables(self.answers) + parts_tables([*compared, *self.profiled]),
             "paper": [claims_table(self.claims)] * bool(self.claims) + self.beside_paper,
         }
-        return unique(
-            replace(table, section=name) for name, tables in sections.items() for table in tables
-        )
+        found: dict[str, Table] = {}
+        for section, own in sections.items():
+            for table in own:
+                name = free_name(table.name, found)
+                found[name] = replace(table, name=name, section=section)
+        return list(found.values())
 
     @cached_property
     def answers(self) -> list[Answer]:

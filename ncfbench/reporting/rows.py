@@ -125,12 +125,8 @@ def _obstacle(arms: Arms, variant: Variant) -> str:
 
 def _paired_values(pairs: Sequence[tuple[Run, Run]], *, is_baseline: bool) -> Row:
     runs, bases = zip(*pairs, strict=True)
-    row: Row = {
-        "runs": [run.name for run in runs],
-        "baseline_runs": [base.name for base in bases],
-        "seeds": len(runs),
-        **_means(runs),
-    }
+    row: Row = {"runs": [run.name for run in runs], "seeds": len(runs), **_means(runs)}
+    row["baseline_runs"] = [base.name for base in bases]
     untrained = why_untrained(bases)
     obstacle: Row = {}
     if any(run.has_diverged for run in runs):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from ncfbench.config import RunConfig, all_settings, identity_of
 from ncfbench.errors import UsageError, nearest
 from ncfbench.reporting.frames import compared_by, grouped
-from ncfbench.reporting.table import Table
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.labels import SHORT, run_command
@@ -39,9 +37,8 @@ def wanted_values(given: Mapping[str, Iterable[Any]], records: Sequence[RunRecor
     for word, values in given.items():
         name = LETTERS.get(word, word.replace("-", "_").rstrip("_"))
         if name not in known:
-            raise UsageError(
-                f"Unknown setting {word!r}{nearest(name, known)} Valid: {', '.join(known)}."
-            )
+            unknown = f"Unknown setting {word!r}{nearest(name, known)}"
+            raise UsageError(f"{unknown} Valid: {', '.join(known)}.")
         present = dict.fromkeys(_value(record.config, name) for record in records)
         for value in map(known[name].convert, values):
             if present and value not in present:
@@ -90,20 +87,10 @@ def parse_only(assignments: Sequence[str]) -> dict[str, list[str]]:
         key, equals, values = text.partition("=")
         words = [value.strip() for value in values.split(",") if value.strip()]
         if not equals or not key.strip() or not words:
-            raise UsageError(
-                f"--only {text!r} is not of the form KEY=VALUE, for example --only sampler=iid,ns."
-            )
+            example = "for example --only sampler=iid,ns"
+            raise UsageError(f"--only {text!r} is not of the form KEY=VALUE, {example}.")
         parsed.setdefault(key.strip(), []).extend(words)
     return parsed
-
-
-def unique(tables: Iterable[Table]) -> list[Table]:
-    """Return the tables, with a number added to names that are taken: ``accounts-2``."""
-    found: dict[str, Table] = {}
-    for table in tables:
-        name = free_name(table.name, found)
-        found[name] = replace(table, name=name)
-    return list(found.values())
 
 
 def free_name(name: str, taken: Container[str]) -> str:
@@ -126,9 +113,8 @@ def choose(parts: Mapping[str, T], wanted: Sequence[str]) -> dict[str, T]:
     for name in wanted:
         own = {name} & {*parts} or {one for one in parts if one.startswith(f"{name}-")}
         if not own:
-            raise UsageError(
-                f"There is no table {name!r}{nearest(name, parts)} --table list names them all."
-            )
+            none = f"There is no table {name!r}{nearest(name, parts)}"
+            raise UsageError(f"{none} --table list names them all.")
         found |= own
     return {name: part for name, part in parts.items() if name in found}
 

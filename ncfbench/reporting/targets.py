@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ncfbench.reporting.frames import Run, by_variant, paired
 from ncfbench.runs.arms import Variant
@@ -14,8 +14,7 @@ from ncfbench.timing.speedups import Arm
 TARGET_MEASURES = ("probe_loss", "test_recall_at_50")
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A level of a measure, with the speedup of a variant in reaching it."""
 
     variant: Variant

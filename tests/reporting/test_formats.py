@@ -239,7 +239,7 @@ def test_a_page_on_own_data_leaves_the_paper_out(tmp_path, monkeypatch):
     assert reader.tags.count("table") > 2
     assert "printed" not in reader.text
     assert "paper" not in reader.ids
-    assert "that the paper printed" in invoke(tmp_path, "--paper").stdout
+    assert "The paper printed no figures" in invoke(tmp_path, "--paper").stdout
 
 
 def test_output_makes_its_folder(folder, tmp_path):

@@ -135,11 +135,7 @@ def label_few(axis: Any) -> None:
 
 
 class Level(NamedTuple):
-    """A recall that is reached at once, after some seconds.
-
-    Attributes:
-        line: style of its line.
-    """
+    """A recall that is reached at once, after some seconds, and the style of its line."""
 
     label: str
     recall: float

@@ -35,7 +35,6 @@ from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ranking import SHARE
 
 AnswerRow: TypeAlias = Arm | FloorResult | BlendResult
-FLOORS_NOTE = "no training: s is for content, fit and the choice of a penalty."
 PARTS = {COLD_USERS: "cold users", NEW_ITEMS: "new items", KNOWN_ITEMS: "known items"}
 MEASURES = {
     RECALL: "recall@50",
@@ -114,7 +113,8 @@ def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Ta
     below += [f"By chance: {', '.join(known)}."] if known else []
     if any(arm.reported for arm in answer.main):
         below.append(f"{EPOCH_NOTE}. {ERROR}.")
-    below += [FLOORS_NOTE] if answer.floors else []
+    if answer.floors:
+        below.append("no training: s is for content, fit and the choice of a penalty.")
     if (answer.chance or 0.0) >= 1:
         below.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
     shown, name = named_values(answer, rows), answer.named("answer")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple, get_args
 
 from ncfbench.errors import shown
 from ncfbench.reporting.answers import Answer, Caveat, Code
-from ncfbench.reporting.formats import three_digits
+from ncfbench.reporting.formats import three_digits, with_error
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import ERROR, RECALL, Quality
 from ncfbench.reporting.table import Col, Table
@@ -107,15 +106,16 @@ def deployed_table(found: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     Args:
         found: names of data sets or races, with what :func:`deployment` says.
     """
-    cols = [Col("data", 0), Col("deploy", lambda row: row[1]["what"], align="left")]
-    cols += [Col(what, partial(_part, what)) for what in ("floor", "trained", "both")]
+    whats = ("floor", "trained", "both")
+    rows = [
+        {"data": name, "deploy": deploy["what"], **dict.fromkeys(whats)}
+        | {what: tuple(own.values()) for what, own in deploy.get("parts", {}).items()}
+        for name, deploy in found
+    ]
+    cols = [Col("data", "data"), Col("deploy", "deploy", align="left")]
+    cols += [Col(what, what, with_error) for what in whats]
     notes = [f"Recall@50 of test links; validation links choose. {ERROR}."]
-    return Table.of("What to deploy", cols, found, notes, name="deploy")
-
-
-def _part(what: str, row: tuple[str, Mapping[str, Any]]) -> str:
-    values = row[1].get("parts", {}).get(what)
-    return "-" if values is None else Quality(values).text()
+    return Table.of("What to deploy", cols, rows, notes, name="deploy")
 
 
 def _on_validation(run: Run) -> float:

@@ -73,13 +73,10 @@ def time_notes(rows: Sequence[Row]) -> list[str]:
 def arms_table(
     title: str, cols: Sequence[Col], rows: Iterable[Any], notes: Iterable[str], **more: str
 ) -> Table:
-    """Return a table with a row for each arm, by encoder.
-
-    Args:
-        more: ``name`` and ``lead`` of :meth:`ncfbench.reporting.table.Table.of`.
+    """Return a table with a row for each arm, by encoder; see
+    :meth:`ncfbench.reporting.table.Table.of`.
     """
-    labels = len(LABELS)
-    return Table.of(title, [*LABELS, *cols], rows, notes, labels=labels, grouped=1, **more)
+    return Table.of(title, [*LABELS, *cols], rows, notes, labels=len(LABELS), grouped=1, **more)
 
 
 def by_table(
@@ -98,11 +95,7 @@ def by_table(
 
 
 def subject_of(name: str, comparisons: Sequence[Comparison]) -> str:
-    """Return the data set, b, s, k, unusual settings and seeds of the runs of a table.
-
-    Args:
-        name: of the data set.
-    """
+    """Return the data set by its name, b, s, k, unusual settings and seeds of a table's runs."""
     return f"{name}, {label([run for each in comparisons for run in each.runs])}"
 
 

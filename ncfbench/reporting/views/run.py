@@ -44,11 +44,7 @@ def _words(name: str, value: Any) -> str:
 
 
 def run_table(summary: Row, curve: Sequence[Row], feature_seconds: float = 0.0) -> Table:
-    """Return the short table at the end of a run.
-
-    Args:
-        feature_seconds: that derived item features took before training, of a run that reads them.
-    """
+    """Return the short table at the end of a run, whose derived item features took some seconds."""
     lowest = min(curve, key=lambda row: float(row["probe_loss"]), default=None)
     at = "" if lowest is None else f" (epoch {lowest['epoch']:.2f})"
     facts = [
@@ -70,18 +66,17 @@ def run_table(summary: Row, curve: Sequence[Row], feature_seconds: float = 0.0) 
         recall, chance = (summary[f"{name}{end}"] for end in ("", "_chance"))
         if recall is None:
             continue
-        epoch = summary["reported_epoch"]
-        at = f"epoch {epoch:g}{chosen}; chance {_number(chance, 4)}"
-        facts.append((f"{split} recall@50", f"{recall:.4f} ({at})"))
+        epoch, by_chance = summary["reported_epoch"], f"chance {_number(chance, 4)}"
+        facts.append((f"{split} recall@50", f"{recall:.4f} (epoch {epoch:g}{chosen}; {by_chance})"))
         if last and last[0]["epoch"] != epoch:
             at_end = f"{_number(last[0][name], 4)} (epoch {last[0]['epoch']:g})"
             facts.append(("at the last epoch", at_end))
         for part in ("new_items", "known_items"):
-            if (recall := summary[f"{split}_recall_at_50_{part}"]) is not None:
+            if (recall := summary[f"{name}_{part}"]) is not None:
                 facts.append((f"of {part.replace('_', ' ')}", _number(recall, 4)))
         if users := summary.get(f"{split}_cold_users"):
-            recall = _number(summary[f"{split}_recall_at_50_cold_users"], 4)
-            facts.append((f"apart, {users:,.0f} users without training links", recall))
+            apart = f"apart, {users:,.0f} users without training links"
+            facts.append((apart, _number(summary[f"{name}_cold_users"], 4)))
         if (chance or 0) >= 1:
             facts.append(("", CERTAIN))
     return facts_table(f"Run {summary['run']}", facts)

@@ -137,11 +137,7 @@ def run_sentence(
 
 
 def floor_command(dataset: str, data_dir: Path | str | None) -> str:
-    """Return the sentence that names the command for floors of a data set.
-
-    Args:
-        data_dir: as the user gave it, to be repeated.
-    """
+    """Return the sentence that names the command for floors of a data set in a folder."""
     words = ["ncfbench", "floor", dataset, *(["--data-dir", str(data_dir)] if data_dir else [])]
     return f"To see what is reached without training: {shlex.join(words)}"
 
