@@ -103,12 +103,12 @@ def read_floors(folders: Iterable[Path], fingerprint: str) -> tuple[list[FloorRe
 
 
 def find_races(runs_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
-    """Return the answers of the races below a folder that say what to deploy, by their folders'
-    names, and messages about what cannot be read.
+    """Return the answers of the race of a folder and those below it that say what to deploy, by
+    their folders' names, and messages about what cannot be read.
     """
     found: dict[str, Manifest] = {}
     problems = []
-    for path in sorted(runs_dir.glob("*/*/answer.json")):
+    for path in [*runs_dir.glob("answer.json"), *sorted(runs_dir.glob("*/*/answer.json"))]:
         try:
             answer = tables.read_json(path)
         except DataError as error:

@@ -131,7 +131,7 @@ def left_out(
         if status not in ("finished", "diverged"):
             command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
             if any(record.environment.get("interleaved") or ()):
-                command = "the command of its sweep"
+                command = "the command of its sweep or race"
             at = f"{record.summary['iterations']:,}"
             reason = f"it is {status} at iteration {at}. To continue it: {command}"
         if record.name not in compared:

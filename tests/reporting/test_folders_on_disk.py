@@ -66,8 +66,10 @@ def test_races_below_the_runs_are_named(folder):
         text = "{" if answer is None else json.dumps(answer)
         (race / "answer.json").write_text(text)
     found = invoke("report", "--runs-dir", str(folder))
-    check(found, 0, "mine is a race of its own: DEPLOY both:", "Skipped torn:")
+    check(found, 0, "mine is a race of its own: DEPLOY both", "Skipped torn:")
     lines = [line.split("  ") for line in found.stdout.splitlines() if line.startswith("mine")]
     assert [[cell.strip() for cell in line if cell] for line in lines] == [
         ["mine", "both", "0.556 ± 0.008", "-", "0.595"]
     ]
+    found = invoke("report", str(folder / "advice" / "mine"))
+    check(found, 0, "No finished run in", "mine is a race of its own: DEPLOY both", "0.556 ± 0.008")

@@ -81,7 +81,7 @@ def test_runs_that_are_left_out_are_named(tmp_path):
             f"{alone.name} is left out: it is interrupted at iteration 100. To continue it:"
             f" {command}",
             f"{turns.name} is left out: it is interrupted at iteration 100. To continue it: the"
-            " command of its sweep",
+            " command of its sweep or race",
         ]
     )
     assert found.comparisons[0]
