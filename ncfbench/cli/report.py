@@ -209,7 +209,8 @@ def _check_results(results: Results, only: Sequence[str]) -> None:
     for line in results.left_out:
         say(f"Note: {line}")
     for name, race in results.races.items():
-        say(f"Note: {name} is a race of its own: {' '.join(race['deploy']['lines'][:1]).rstrip(':')}")
+        first = " ".join(race["deploy"]["lines"][:1]).rstrip(":")
+        say(f"Note: {name} is a race of its own: {first}")
     if results.comparisons or results.races:
         return
     folder = results.runs_dir
