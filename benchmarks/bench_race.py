@@ -38,7 +38,7 @@ from ncfbench.racing.race import Race
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
-from ncfbench.timing.ranking import NEAR, SHARE
+from ncfbench.statistics.ranking import NEAR, SHARE
 
 MOST_REGRET = 1.10
 RECALL, LOSS = "validation_recall_at_50", "probe_loss"

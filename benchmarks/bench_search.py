@@ -41,8 +41,8 @@ from ncfbench.advice.space import Space
 from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
+from ncfbench.statistics.ranking import SHARE
 from ncfbench.timing import allocator
-from ncfbench.timing.ranking import SHARE
 
 
 @dataclass(frozen=True)

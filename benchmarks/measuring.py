@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from unittest.mock import patch
 
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
-from ncfbench.timing import allocator, speedups
+from ncfbench.statistics import speedups
+from ncfbench.timing import allocator
 
 if TYPE_CHECKING:  # it imports JAX, which most processes here do without
     from ncfbench.training.loop import TimedLoop

@@ -39,8 +39,8 @@ from ncfbench.reporting.table import Col, Table, under
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
+from ncfbench.statistics.intervals import ratio_of_medians
 from ncfbench.timing import allocator, environment
-from ncfbench.timing.intervals import ratio_of_medians
 from ncfbench.training.loop import timed_loops
 from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer

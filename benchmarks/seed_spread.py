@@ -20,9 +20,9 @@ from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
 from ncfbench.runs.curves import curve_of
 from ncfbench.runs.folder import RunRecord
+from ncfbench.statistics.intervals import Spread
+from ncfbench.statistics.ranking import SHARE
 from ncfbench.sweeps.cells import identity
-from ncfbench.timing.intervals import Spread
-from ncfbench.timing.ranking import SHARE
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MEASURES = {"recall@50": "validation_recall_at_50", "probe loss": "probe_loss"}

@@ -8,8 +8,8 @@ from ncfbench.config import complete
 from ncfbench.reporting.results import collect
 from ncfbench.runs import folder as runs
 from ncfbench.runs.reported import reported_columns
+from ncfbench.statistics import speedups as analysis
 from ncfbench.storage import schemas, tables
-from ncfbench.timing import speedups as analysis
 
 Rows = list[dict[str, Any]]
 ENVIRONMENT = {

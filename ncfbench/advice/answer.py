@@ -20,7 +20,7 @@ from ncfbench.runs.convergence import above_chance_at
 from ncfbench.runs.curves import curves_of
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import COMPARED, n_ranked
-from ncfbench.timing.seeds import Curves
+from ncfbench.statistics.seeds import Curves
 
 STAYED = ("recommended", "tied", "lower", "slower", "undecided")
 """Statuses of entrants that stayed to the end."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.timing.intervals import family_quantile, jackknife_error, t_quantile
+from ncfbench.statistics.intervals import family_quantile, jackknife_error, t_quantile
 
 Float = NDArray[np.floating]
 

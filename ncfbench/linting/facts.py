@@ -13,7 +13,7 @@ from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Bool, Float, Scene, owner
 from ncfbench.linting.signature import VECTORS
-from ncfbench.timing.intervals import Estimate, mean
+from ncfbench.statistics.intervals import Estimate, mean
 
 Kind: TypeAlias = Literal[
     "listwise", "pairwise", "pointwise", "over users", "over pairs", "symmetric", "other"

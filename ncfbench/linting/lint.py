@@ -15,7 +15,7 @@ from ncfbench.linting.facts import Facts, measure
 from ncfbench.linting.findings import KINDS, Finding, finding, rank
 from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
-from ncfbench.timing.intervals import mean
+from ncfbench.statistics.intervals import mean
 
 HOPELESS = (
     *("not-finite", "no-gradient", "wrong-sign", "wrong-positive", "wrong-negative", "batch-axis"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ncfbench.linting.findings import KINDS, Severity
 from ncfbench.linting.lint import Lint
 from ncfbench.reporting.table import Col, Style, Table
-from ncfbench.timing.intervals import Estimate, mean
+from ncfbench.statistics.intervals import Estimate, mean
 
 STYLES: dict[Severity, Style] = {"error": "bad", "warning": "open", "note": "muted"}
 

@@ -14,7 +14,7 @@ from ncfbench.profiling.cost_model import AXES, Costs, Counts, predict_full
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.contents import batch_counts
-from ncfbench.timing.intervals import ratio_of_medians
+from ncfbench.statistics.intervals import ratio_of_medians
 
 COUNTED_BATCHES = 50
 SAMPLING = ("draw", "assemble", "transfer")

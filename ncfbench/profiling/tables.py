@@ -10,9 +10,9 @@ from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.profiling.cost_model import PARTS
 from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
+from ncfbench.statistics.speedups import ROUNDS_OF_INTERVALS
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import PROFILE_TABLES
-from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
 
 Row = Mapping[str, Any]
 SETTINGS = (

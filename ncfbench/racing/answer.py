@@ -10,8 +10,8 @@ from typing import Any
 from ncfbench.racing.entry import STAYED, Entry, Status
 from ncfbench.racing.question import Question
 from ncfbench.racing.rule import Curve
-from ncfbench.timing.intervals import interval_columns
-from ncfbench.timing.seeds import Curves, Ratio, status_beside, times_to_level
+from ncfbench.statistics.intervals import interval_columns
+from ncfbench.statistics.seeds import Curves, Ratio, status_beside, times_to_level
 
 TOLD = ("recommended", "tied", "lower", "slower", "alone")
 """Statuses of arms that stayed to the end. Lower: sooner at the level than the recommended one, but

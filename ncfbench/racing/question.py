@@ -13,9 +13,9 @@ from ncfbench.racing import direction, rule
 from ncfbench.racing.entry import Entry, Status
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.rungs import Plan, arms_of_rungs
-from ncfbench.timing.curves import Curve
-from ncfbench.timing.intervals import LOSS_SPREAD, QUALITY_SPREAD, Spread
-from ncfbench.timing.ranking import SHARE, soonest
+from ncfbench.statistics.curves import Curve
+from ncfbench.statistics.intervals import LOSS_SPREAD, QUALITY_SPREAD, Spread
+from ncfbench.statistics.ranking import SHARE, soonest
 
 FINALISTS = 2
 """Arms of the last rung, which further seeds repeat."""

@@ -7,7 +7,8 @@ those of :func:`_protected` whatever their order. docs/advice.md says why.
 
 Assumptions: gains for each doubling of the clock fall, once an arm has begun to learn; an arm that
 lags at its own level does not turn out more than :data:`FASTER` times as fast as the leader from
-there on, and is not late by more than :data:`~ncfbench.timing.ranking.ONE_SEED_FACTOR`. Seeds can
+there on, and is not late by more than
+:data:`~ncfbench.statistics.ranking.ONE_SEED_FACTOR`. Seeds can
 differ by more in times to a recall: an arm that leaves was not told from the best.
 """
 
@@ -18,9 +19,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from ncfbench.timing.curves import FALLING
-from ncfbench.timing.curves import Curve as Curve
-from ncfbench.timing.ranking import ONE_SEED_FACTOR
+from ncfbench.statistics.curves import FALLING
+from ncfbench.statistics.curves import Curve as Curve
+from ncfbench.statistics.ranking import ONE_SEED_FACTOR
 
 FASTER = 1.25
 """An arm may learn from its present level at most this much faster than the leader did."""

@@ -9,7 +9,7 @@ from ncfbench.racing.direction import chance_of
 from ncfbench.racing.question import FINALISTS
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.table import Col, Table, sentence
-from ncfbench.timing.ranking import SHARE
+from ncfbench.statistics.ranking import SHARE
 
 FALLING = 0.03
 """A best arm that gained more of its quality in the latter half of its clock is still improving."""

@@ -1,8 +1,8 @@
 """Arms of an answer, and their order by the time to the best ranking quality.
 
 An arm is a model, a loss and a sampler with settings, with a run for each seed. One rule serves a
-report and a race: the arm is recommended that is the soonest of those with about the best quality
-(:func:`ncfbench.timing.ranking.soonest`). The mean over the seeds that all arms have decides, as
+report and a race: recommended is the soonest arm of those with about the best quality
+(:func:`ncfbench.statistics.ranking.soonest`). The mean over seeds that all arms have decides, as
 far as the shortest trained, else the first seed of each. In a race the arms that were repeated are
 compared among themselves.
 """
@@ -20,10 +20,10 @@ from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import Quality, quality_of
-from ncfbench.timing import ranking, speedups
-from ncfbench.timing.curves import Curve
-from ncfbench.timing.intervals import interval_columns
-from ncfbench.timing.seeds import Curves, Ratio, status_beside, times_to_level
+from ncfbench.statistics import ranking, speedups
+from ncfbench.statistics.curves import Curve
+from ncfbench.statistics.intervals import interval_columns
+from ncfbench.statistics.seeds import Curves, Ratio, status_beside, times_to_level
 
 PLACES = {"recommended": 0, "tied": 1, "undecided": 1, "lower": 1, "slower": 2, "left": 2}
 """Order of the statuses in an answer; those that are not here come last."""

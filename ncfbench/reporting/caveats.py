@@ -7,8 +7,8 @@ from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import three_digits
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.runs.labels import seeds_label
-from ncfbench.timing.intervals import QUALITY_SPREAD
-from ncfbench.timing.speedups import BUSY_SPREAD
+from ncfbench.statistics.intervals import QUALITY_SPREAD
+from ncfbench.statistics.speedups import BUSY_SPREAD
 
 NUMBERS = ("learning_rate", "batch_size", "stratum_size")
 """Settings of which an answer says that its value is the largest or the smallest that was tried."""

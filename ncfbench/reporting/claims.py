@@ -17,9 +17,9 @@ from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.tied import log_ratios, recall_difference
-from ncfbench.timing import intervals
-from ncfbench.timing.intervals import Estimate, estimate_of
-from ncfbench.timing.speedups import BUSY_SPREAD
+from ncfbench.statistics import intervals
+from ncfbench.statistics.intervals import Estimate, estimate_of
+from ncfbench.statistics.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"

@@ -20,7 +20,7 @@ from ncfbench.reporting.quality import (
 )
 from ncfbench.runs.quality import CLEAR_ERRORS, difference
 from ncfbench.runs.reported import validation_recall
-from ncfbench.timing import intervals
+from ncfbench.statistics import intervals
 
 TITLES = {
     "popularity": "popularity",

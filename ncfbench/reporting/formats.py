@@ -34,7 +34,7 @@ def estimate(spec: str) -> Format:
     """Return a format of a value with its interval: ``1.91 [1.80, 2.02]``.
 
     The value is a triple, or has ``value``, ``lower`` and ``upper``, such as
-    :class:`ncfbench.timing.intervals.Estimate`. Ends that are None, or alike, are left out.
+    :class:`ncfbench.statistics.intervals.Estimate`. Ends that are None, or alike, are left out.
     """
 
     def text(found: Any) -> str:

@@ -20,9 +20,9 @@ from ncfbench.errors import UsageError
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.curves import falling
 from ncfbench.runs.folder import RunRecord, clock_at
+from ncfbench.statistics import speedups
+from ncfbench.statistics.speedups import AtTarget
 from ncfbench.storage import schemas
-from ncfbench.timing import speedups
-from ncfbench.timing.speedups import AtTarget
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

@@ -18,9 +18,9 @@ from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.tied import log_ratios
 from ncfbench.runs.arms import COMPUTATION_SETTINGS, TIMELESS_SETTINGS, Variant, shared_settings
 from ncfbench.runs.labels import unusual_settings
-from ncfbench.timing import ranking
-from ncfbench.timing.intervals import Estimate, estimate_of, interval_columns, product
-from ncfbench.timing.speedups import ROUNDS_OF_INTERVALS
+from ncfbench.statistics import ranking
+from ncfbench.statistics.intervals import Estimate, estimate_of, interval_columns, product
+from ncfbench.statistics.speedups import ROUNDS_OF_INTERVALS
 
 Row = Mapping[str, Any]
 PROFILES = ("settings", "data_fingerprint", "encoder", "loss", "batch_size", "environment_key")

@@ -16,8 +16,8 @@ from ncfbench.runs.convergence import why_no_ratio, why_untrained
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.runs.labels import unusual_label
 from ncfbench.runs.reported import standard_error
+from ncfbench.statistics import intervals, speedups
 from ncfbench.storage import schemas
-from ncfbench.timing import intervals, speedups
 
 Row = dict[str, Any]
 

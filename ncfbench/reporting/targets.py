@@ -8,8 +8,8 @@ from typing import NamedTuple
 from ncfbench.reporting.frames import Run, by_variant, paired
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.curves import falling
-from ncfbench.timing import speedups
-from ncfbench.timing.speedups import Arm
+from ncfbench.statistics import speedups
+from ncfbench.statistics.speedups import Arm
 
 TARGET_MEASURES = ("probe_loss", "test_recall_at_50")
 
@@ -29,7 +29,7 @@ def sensitivity(runs: Sequence[Run], measure: str) -> list[Target]:
     A loss level is reached where the probe first comes down to it, a recall level where test
     recall@50 first rises to it, both linear between evaluations. The levels are common to all
     variants and seeds. A seed is censored at a level that it does not reach, or that it has passed
-    at its first evaluation (:class:`ncfbench.timing.speedups.AtTarget`).
+    at its first evaluation (:class:`ncfbench.statistics.speedups.AtTarget`).
 
     """
     pairs: dict[Variant, list[tuple[Arm, Arm]]] = {}

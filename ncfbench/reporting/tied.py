@@ -1,7 +1,7 @@
 """Ties of the speedup and recall tables: arms that cannot be told from the best of their column.
 
 Arms are compared over the seeds that both have, from paired differences. With one common seed,
-speedups that are nearer than :data:`ncfbench.timing.ranking.ONE_SEED_FACTOR` count as tied, and
+speedups that are nearer than :data:`ncfbench.statistics.ranking.ONE_SEED_FACTOR` count as tied, and
 recalls are compared user by user and item by item, where the runs kept their evaluations.
 """
 
@@ -15,8 +15,8 @@ from ncfbench.reporting.frames import Arms, Run, grouped, paired
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.quality import difference
-from ncfbench.timing import intervals, ranking
-from ncfbench.timing.intervals import Difference
+from ncfbench.statistics import intervals, ranking
+from ncfbench.statistics.intervals import Difference
 
 RATIOS = {"iterations_speedup": "fewer", "total_speedup": "sooner"}
 """Columns of the speedup table that the seed decides; the time of an iteration is the machine's."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from statistics import fmean as mean
 
 from ncfbench.runs.folder import RunRecord
-from ncfbench.timing import speedups
-from ncfbench.timing.curves import Curve
-from ncfbench.timing.seeds import Curves
+from ncfbench.statistics import speedups
+from ncfbench.statistics.curves import Curve
+from ncfbench.statistics.seeds import Curves
 
 QUARTILES_OF_NORMAL = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""

@@ -44,8 +44,8 @@ from ncfbench.data.content import Split
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError
 from ncfbench.runs.ranks import Ranks, Row
+from ncfbench.statistics.intervals import Difference, crossed, standard_error
 from ncfbench.storage.schemas import CUTOFFS
-from ncfbench.timing.intervals import Difference, crossed, standard_error
 
 COMPARED = 50
 """M of the recall that chooses epochs and compares runs."""
@@ -340,7 +340,7 @@ def difference(one: Evaluation, other: Evaluation) -> Difference | None:
     """Return by how much recall@50 of one evaluation is above another's.
 
     Both are of the same split of the same data: differences are taken within each user and within
-    each item (:func:`ncfbench.timing.intervals.crossed`).
+    each item (:func:`ncfbench.statistics.intervals.crossed`).
 
     Returns:
         None where there is only one user or one item, which shows no error, and where they are

@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ncfbench.statistics import speedups
 from ncfbench.storage.schemas import QUALITY_COLUMNS
-from ncfbench.timing import speedups
 
 if TYPE_CHECKING:
     from ncfbench.runs.folder import RunRecord

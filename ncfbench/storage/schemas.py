@@ -199,9 +199,9 @@ baseline, also where it diverged or has not trained (``reason``), so that there 
 only; or not trained, of a baseline itself.
 
 Ratios of baseline over arm are geometric means over the seeds that both share, ``_lower`` and
-``_upper`` their 95 % intervals (:mod:`ncfbench.timing.intervals`), ``_at_most`` upper bounds
+``_upper`` their 95 % intervals (:mod:`ncfbench.statistics.intervals`), ``_at_most`` upper bounds
 where only ``seeds_reached`` of the ``seeds`` reached the reference loss. ``simulated``: times mean
-nothing. ``full_iteration_spread``: the largest :func:`ncfbench.timing.speedups.spread`.
+nothing. ``full_iteration_spread``: the largest :func:`ncfbench.statistics.speedups.spread`.
 """
 
 RECALL = _schema(

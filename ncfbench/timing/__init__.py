@@ -1,1 +1,1 @@
-"""Clocks, the ledger of wall time, statistics of times and seeds, the environment of times."""
+"""Clocks, the ledger of wall time, and the environment that times depend on."""

@@ -19,8 +19,8 @@ from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.rule import Curve
 from ncfbench.reporting.arms import Arm, rank_soonest
-from ncfbench.timing.ranking import NEAR, SHARE
-from ncfbench.timing.seeds import Curves, times_to_level
+from ncfbench.statistics.ranking import NEAR, SHARE
+from ncfbench.statistics.seeds import Curves, times_to_level
 
 
 def space(dataset, fixed=None, **given):

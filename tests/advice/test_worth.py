@@ -8,7 +8,7 @@ from races import ask
 
 from ncfbench.advice import summary
 from ncfbench.reporting.answers import worth
-from ncfbench.timing.ranking import NEAR, SHARE
+from ncfbench.statistics.ranking import NEAR, SHARE
 
 
 def test_a_search_says_what_each_choice_is_worth(data_dir, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import seed_spread
 from folders import write_run
 
-from ncfbench.timing.intervals import LOSS_SPREAD, QUALITY_SPREAD
+from ncfbench.statistics.intervals import LOSS_SPREAD, QUALITY_SPREAD
 
 ROOT = Path(__file__).parents[2]
 DATA = {

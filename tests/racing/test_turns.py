@@ -17,7 +17,7 @@ from ncfbench.racing.metric import Metric
 from ncfbench.racing.question import Question
 from ncfbench.racing.race import Race
 from ncfbench.racing.summary import headline
-from ncfbench.timing.intervals import LOSS_SPREAD, QUALITY_SPREAD
+from ncfbench.statistics.intervals import LOSS_SPREAD, QUALITY_SPREAD
 
 
 def played(curves, budget, startup=0.0, room=math.inf, **asked):

@@ -14,7 +14,7 @@ from ncfbench.runs.quality import (
     difference,
 )
 from ncfbench.runs.ranks import Ranks
-from ncfbench.timing.intervals import standard_error
+from ncfbench.statistics.intervals import standard_error
 
 
 def untied(ranks):

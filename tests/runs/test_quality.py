@@ -18,8 +18,8 @@ from ncfbench.runs.quality import (
     expected_reciprocal_rank,
 )
 from ncfbench.runs.ranks import Ranks, rank_links
+from ncfbench.statistics.intervals import standard_error
 from ncfbench.storage.schemas import CUTOFFS, MEASURES, QUALITY
-from ncfbench.timing.intervals import standard_error
 
 Links = list[tuple[int, int]]
 

@@ -32,7 +32,7 @@ from ncfbench.reporting.views.deploy import deployment
 from ncfbench.reporting.views.sentences import headline, tied_sentence
 from ncfbench.runs.labels import flags
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.timing.ranking import SHARE
+from ncfbench.statistics.ranking import SHARE
 
 AnswerRow: TypeAlias = Arm | FloorResult | BlendResult
 PARTS = {COLD_USERS: "cold users", NEW_ITEMS: "new items", KNOWN_ITEMS: "known items"}

@@ -15,7 +15,7 @@ from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Table, sentence
 from ncfbench.runs.arms import sampler_label
 from ncfbench.runs.labels import data_headings, label, unusual_label
-from ncfbench.timing.speedups import BUSY_SPREAD
+from ncfbench.statistics.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]
 Printed = Callable[[Row, Measure], float | None]

@@ -29,7 +29,7 @@ from ncfbench.reporting.views.layout import (
     without_value,
 )
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.timing.ranking import ONE_SEED_FACTOR
+from ncfbench.statistics.ranking import ONE_SEED_FACTOR
 
 INTERVAL_NOTE = (
     "[..]: 95 % interval over seeds, arm and baseline paired by seed; n: seeds. With one seed there"

@@ -17,7 +17,7 @@ from ncfbench.reporting.floors import FloorResult, Standing, best_of, compare, s
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import NDCG, RECALL, Quality
 from ncfbench.runs.labels import flags
-from ncfbench.timing.ranking import SHARE
+from ncfbench.statistics.ranking import SHARE
 
 MOST_NAMED = 3
 """Tied arms that a sentence names."""

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ncfbench.timing import speedups
+from ncfbench.statistics import speedups
 
 FALLING = 0.5
 """The leader's gain in a doubling of the clock over that in the doubling before, at worst."""

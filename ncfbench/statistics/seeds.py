@@ -1,7 +1,7 @@
 """Curves of an arm's seeds, and how many times sooner one arm reaches a level than another.
 
 That is the ratio of their times within a seed. Its interval assumes a spread of seeds
-(:func:`ncfbench.timing.intervals.with_assumed_spread`), and the noise of the machine's times is
+(:func:`ncfbench.statistics.intervals.with_assumed_spread`), and the noise of the machine's times is
 added.
 """
 
@@ -14,8 +14,8 @@ from statistics import fmean as mean
 
 import numpy as np
 
-from ncfbench.timing.curves import Curve
-from ncfbench.timing.intervals import QUALITY_SPREAD, Estimate, Spread, with_assumed_spread
+from ncfbench.statistics.curves import Curve
+from ncfbench.statistics.intervals import QUALITY_SPREAD, Estimate, Spread, with_assumed_spread
 
 
 @dataclass(frozen=True)

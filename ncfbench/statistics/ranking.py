@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from ncfbench.timing.intervals import LOSS_SPREAD, NORMAL_QUANTILE, Difference, paired
+from ncfbench.statistics.intervals import LOSS_SPREAD, NORMAL_QUANTILE, Difference, paired
 
 ONE_SEED_FACTOR = math.exp(NORMAL_QUANTILE * math.sqrt(2) * LOSS_SPREAD.deviation)
 """Two arms with one seed each cannot be told apart if their times to a loss differ by less."""

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ncfbench.timing.intervals import Difference
-from ncfbench.timing.ranking import NEAR, ONE_SEED_FACTOR, rank, soonest, tied_ratios
+from ncfbench.statistics.intervals import Difference
+from ncfbench.statistics.ranking import NEAR, ONE_SEED_FACTOR, rank, soonest, tied_ratios
 
 
 def seeds(*values):

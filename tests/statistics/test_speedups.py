@@ -5,8 +5,8 @@ import statistics
 
 import pytest
 
-from ncfbench.timing.intervals import geometric
-from ncfbench.timing.speedups import (
+from ncfbench.statistics.intervals import geometric
+from ncfbench.statistics.speedups import (
     LEVELS,
     Arm,
     AtTarget,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.timing.intervals import Estimate, geometric
+from ncfbench.statistics.intervals import Estimate, geometric
 
 BUSY_SPREAD = 0.2
 """A larger :func:`spread` means that the machine was busy. CiteULike's CNN on two cores:

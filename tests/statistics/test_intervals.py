@@ -7,8 +7,8 @@ import statistics
 import numpy as np
 import pytest
 
-from ncfbench.timing import intervals
-from ncfbench.timing.intervals import (
+from ncfbench.statistics import intervals
+from ncfbench.statistics.intervals import (
     LOSS_SPREAD,
     QUALITY_SPREAD,
     Difference,

@@ -1,0 +1,1 @@
+"""Statistics of runs: intervals, ties, speedups, curves of seeds."""
