@@ -5,8 +5,7 @@
   where every id of a column, and of the columns that it is matched with, is a whole number such as
   ``5``, ``5.0``, ``1e+15`` or ``1.0E7``: programs write whole numbers so where some are missing.
 - From 2^53 a whole number that is spelled as a float has lost digits, and is refused everywhere.
-- ``007`` is text, and not 7. Spaces, control and invisible characters around an id do not count.
-- Accents are compared as they are encoded, but where ids differ in nothing else (NFC and NFD).
+- ``007`` is text, and not 7. Spaces and control characters around an id do not count.
 - Spellings of a missing value are no ids: :data:`MISSING`.
 """
 
@@ -27,18 +26,10 @@ from ncfbench.data.table import Column
 from ncfbench.errors import DataError, reason
 
 Int32 = NDArray[np.int32]
-MISSING = (
-    "", "#N/A", "#N/A N/A", "#NA", "(NULL)", "(null)", "-1.#IND", "-1.#QNAN", "-NaN", "-nan",
-    "1.#IND", "1.#QNAN", "<NA>", "<NULL>", "<null>", "N/A", "NA", "NAN", "NONE", "NULL", "NaN",
-    "NaT", "None", "Null", "\\N", "n/a", "nan", "none", "null", "undefined",
-)  # fmt: skip
-"""Spellings of a missing id: those that pandas, databases and programs write. Nan is a name."""
-_FILLERS = r"\x{34F}\x{61C}\x{115F}\x{1160}\x{2800}\x{3164}\x{FFA0}"
-_INVISIBLE = rf"[{_FILLERS}]|[^\P{{Cf}}\x{{600}}-\x{{8FF}}\x{{E0020}}-\x{{E007F}}]"
-"""Fillers and format characters, but visible ones and those that make a flag of an emoji."""
-_AROUND = rf"^(?:[\x00-\x20\x7F\x{{80}}-\x{{9F}}\p{{Z}}]|{_INVISIBLE})+"
+MISSING = ("", "<NA>", "NA", "NULL", "NaN", "None", "\\N", "nan", "null")
+"""Spellings of a missing id: those that pandas, R, databases and Python write. Nan is a name."""
+_AROUND = r"^[\p{Z}\p{Cc}\x{FEFF}]+|[\p{Z}\p{Cc}\x{FEFF}]+$"
 _LONG_FLOAT = r"^[+-]?([0-9]{16,}\.[0-9]*|[0-9]+(\.[0-9]*[eE]\+?|[eE]\+)[0-9]{1,3})$"
-_SEPARATORS = "[ ',\u00a0\u2009\u202f]"  # of thousands
 _PLAIN = r"^-?(0|[1-9][0-9]*)$"
 _POINTED = r"^-?(0|[1-9][0-9]*)\.0+$|^-?[0-9](\.[0-9]+[eE]\+?|[eE]\+)[0-9]{1,2}$"
 
@@ -96,8 +87,7 @@ def encode(column: Column) -> Ids:
     # All chunks share the dictionary of the last.
     different = chunks[-1].dictionary if chunks else pa.array([], pa.string())
     names = _as_text(different, column, codes)
-    for around in (_AROUND, _AROUND[1:] + "$"):
-        names = pc.replace_substring_regex(names, around, "")
+    names = pc.replace_substring_regex(names, _AROUND, "")
     _require_exact(names, column, codes)
     broken = pc.index(pc.match_substring_regex(names, "[\\r\\n]"), True).as_py()
     if broken >= 0:
@@ -114,13 +104,10 @@ def encode(column: Column) -> Ids:
 
 
 def _require_exact(names: pa.StringArray, column: Column, codes: Int32) -> None:
-    """Refuse the first id that is a whole number from 2^53 spelled as a float, in any usual way."""
-    decimal_comma = r",([0-9]{0,2}|[0-9]{4,})([eE]\+?[0-9]+)?$"
-    spelled = pc.replace_substring_regex(names, decimal_comma, r".\1\2")
-    spelled = pc.replace_substring_regex(spelled, _SEPARATORS, "")
-    matches = pc.fill_null(pc.match_substring_regex(spelled, _LONG_FLOAT), False)
+    """Refuse the first id that is a whole number from 2^53 spelled as a float."""
+    matches = pc.fill_null(pc.match_substring_regex(names, _LONG_FLOAT), False)
     for index in np.flatnonzero(matches.to_numpy(False)):
-        if (whole := _whole(spelled[int(index)].as_py())) and abs(int(whole)) >= 2**53:
+        if (whole := _whole(names[int(index)].as_py())) and abs(int(whole)) >= 2**53:
             column.refuse(
                 int(np.argmax(codes == index)),
                 f"{names[int(index)]} is a float of 2^53 or more, which has lost digits. Export the"
@@ -156,29 +143,6 @@ def _whole(number: str | float | Decimal) -> str | None:
 
 def unify(columns: Sequence[Ids], say: Callable[[str], None]) -> list[Ids]:
     """Return columns that name the same things, by one rule for all; say what counts as equal."""
-    every = pa.chunked_array([ids.names for ids in columns], pa.string())
-    composed = pc.utf8_normalize(every, "NFC")
-    is_ascii = pc.all(pc.string_is_ascii(every)).as_py() is not False
-    if not is_ascii and len(composed.unique()) < len(every.unique()):
-        example = pc.filter(composed, pc.not_equal(composed, every))[0].as_py()[:40]
-        say(
-            f"Ids of {columns[0].column.name} that differ only in how accents are encoded (NFC or"
-            f" NFD) count as one, such as {example}."
-        )
-        columns = [ids.renamed(pc.utf8_normalize(ids.names, "NFC")) for ids in columns]
-    visible = pc.replace_substring_regex(every, _INVISIBLE, "")
-    if not is_ascii and len(visible.unique()) < len(every.unique()):
-        example = pc.filter(every, pc.not_equal(visible, every))[0].as_py()[:40]
-        say(
-            f"Warning: ids of {columns[0].column.name} such as {example!a} differ from others"
-            " only in invisible characters within them, and count as different."
-        )
-    long = pc.filter(every, pc.match_substring_regex(every, r"^[0-9]{16,}$|^[0-9.]+E\+")).unique()
-    if len(long) and pc.all(pc.match_substring_regex(long, r"^[0-9]{15}0+$|E\+")).as_py():
-        say(
-            f"Warning: ids of {columns[0].column.name} such as {long[0]} look as if a spreadsheet"
-            " had rounded them. If so, export the ids as text."
-        )
     texts = [ids for ids in columns if pa.types.is_string(ids.column.values.type)]
     names = pa.chunked_array([ids.names for ids in texts], pa.string())
     is_pointed = pc.match_substring_regex(names, _POINTED)

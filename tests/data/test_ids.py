@@ -51,18 +51,10 @@ TEXTS = {
     "below 2^53": (["9007199254740993", "9007199254740991.0"], [str(2**53 - 1), str(2**53 + 1)]),
     "beyond 2^64": ([str(2**64 + 1), str(2**64)], [str(2**64), str(2**64 + 1)]),
     "written by Java": (["1.0E7", "10000000", "2.0"], ["2", "10000000"]),
-    "composed and not": (["\u00e9", "e\u0301", "f"], ["f", "\u00e9"]),
-    "not composed": (["e\u0301", "f"], ["f", "e\u0301"]),
-    "invisible": (["\ufeff5", "5", "\u200b5 "], ["5"]),
-    "marks around": (
-        ["5", "\u202a5\u202c", "\u200e 5\u2060", "\xad5", "\u061c5\u200d", "\u2067 5\u3000"],
-        ["5"],
-    ),
-    "fillers around": (["5", "\u034f5", "5\u3164", "\u28005\x7f", "\x1b5"], ["5"]),
+    "composed and not": (["\u00e9", "e\u0301", "f"], ["f", "\u00e9", "e\u0301"]),
+    "spaces around": (["\ufeff5", "5", "\u2003 5\x1b", "5\u3000"], ["5"]),
     "marks within": (["a\u200cb", "ab"], ["ab", "a\u200cb"]),
-    "visible marks": (["\u06005", "5"], ["5", "\u06005"]),
     "long decimals": (["1.10", "12345678901234567.5"], ["1.10", "12345678901234567.5"]),
-    "separators": (["1,582,917,533,873,852,417", "1,000"], ["1,000", "1,582,917,533,873,852,417"]),
     "hexadecimal": (["1e5", "2e7"], ["1e5", "2e7"]),
 }  # fmt: skip
 
@@ -83,14 +75,11 @@ def test_ids_that_are_text(tmp_path, name, form):
     assert any("are whole numbers" in line for line in said) == (
         name in ("whole numbers", "written by pandas", "written by Java", "below 2^53")
     )
-    assert any("invisible characters within" in line for line in said) == (name == "marks within")
 
 
 FLOATS = [
-    "1.58292E+18", "1.58292e+18", "1.58292E18", "+1.58292E+18", "-1.58292E+18", "1,58292E+18",
-    "1E+18", "1582920000000000001.0", "9007199254740992.0", "1582917533873852400.00",
-    "1582917533873852400.", "1,582,917,533,873,852,400.00", "1 582 917 533 873 852 400,00",
-    "1582917533873852400,0", "1'582'917'533'873'852'400.0", " 1.58292E+18\u200e",
+    "1.58292E+18", "1.58292e+18", "1.58292E18", "+1.58292E+18", "-1.58292E+18", "1E+18",
+    "1582920000000000001.0", "9007199254740992.0", "1582917533873852400.", " 1.58292E+18 ",
 ]  # fmt: skip
 """Whole numbers from 2^53 on, as spreadsheets and programs write floats."""
 
@@ -127,16 +116,6 @@ def test_floats_are_ids_below_two_to_the_53(number, spelling):
             encode(column)
     else:
         assert encode(column).names.to_pylist() == [text]
-
-
-def test_numbers_that_a_spreadsheet_rounded_are_told(tmp_path):
-    """Fifteen digits and zeros, or an exponent below 2^53: they may be right."""
-    for users in (["1582917533873850000", "1582917533873860000"], ["1.58292E+14", "158293"]):
-        found, said = users_of(tmp_path, csv_of(tmp_path, users))
-        assert len(found) == 2
-        assert any(line.startswith("Warning: ") and "spreadsheet" in line.lower() for line in said)
-    _, said = users_of(tmp_path, csv_of(tmp_path, ["1582917533873850000", "1582917533873860001"]))
-    assert not any("spreadsheet" in line.lower() for line in said)
 
 
 @pytest.mark.parametrize(
@@ -206,17 +185,14 @@ def test_two_spellings_among_names_are_told(tmp_path):
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_missing_ids_are_left_out_and_counted(tmp_path, form):
-    spellings = [
-        "NA", "N/A", "NULL", "null", "nan", "NaN", "None", "none", "\\N", "<NA>", "", "  ",
-        "Null", "NONE", "NAN", "#N/A N/A", "-1.#IND", "(null)", "undefined",
-    ]  # fmt: skip
+    spellings = ["NA", "NULL", "null", "nan", "NaN", "None", "\\N", "<NA>", "", "  "]
     # A file of text with zero bytes is refused: it is mostly UTF-16.
     spellings += ["\t" if form == "csv" else "\0\0"]
     rows = [{"user": user, "item": 1} for user in (*spellings, "NA", "Nan", "Ann")]
     write = {"csv": as_csv, "jsonl": as_jsonl, "parquet": as_parquet}[form]
     found, said = users_of(tmp_path, write(tmp_path / f"r.{form}", rows))
     assert found == ["Ann", "Nan"]
-    (warning,) = (line for line in said if "without a user or an item: 21." in line)
+    (warning,) = (line for line in said if "without a user or an item: 12." in line)
     assert "NA (2 rows)" in warning
     assert "\\N (1 rows)" in warning
 
