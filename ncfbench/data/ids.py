@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ncfbench.data.table import Column
+from ncfbench.data.columns import Column
 from ncfbench.errors import DataError, reason
 
 Int32 = NDArray[np.int32]

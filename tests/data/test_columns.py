@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from tables_of import FORMATS, LINKS, as_csv, as_jsonl, prepare
 
-from ncfbench.errors import DataError, NcfbenchError, UsageError
+from ncfbench.errors import DataError, UsageError
 
 
 def test_times_and_ratings_of_any_type(tmp_path):
@@ -116,24 +116,6 @@ def test_a_threshold_has_the_type_of_the_ratings(tmp_path, kind, threshold, link
         tmp_path, tmp_path / "r.parquet", items, rating_threshold=threshold, test_fraction=0.0
     )
     assert len(dataset.users) == links
-
-
-def test_invisible_characters_of_a_name_need_not_be_typed(tmp_path):
-    links = [{"\u200ecustomer\u00ad": row["userId"], "movieId": row["movieId"]} for row in LINKS]
-    _, said = prepare(tmp_path, links, user_column="customer")
-    assert "user \u200ecustomer\u00ad, item movieId" in said[0]
-    twice = [{"\u200ewho": 1, "who\u200e": 1, "movieId": 5}]
-    with pytest.raises(NcfbenchError, match="has no such column"):
-        prepare(tmp_path, twice, user_column="who")
-
-
-def test_a_name_with_a_comma_is_a_name(tmp_path):
-    links = [{"user": n, "item": n, "date,time": 1600000000 + n} for n in range(4)]
-    items = [{"id": n, "title": "w"} for n in range(4)]
-    options = {"hold_out": "newest-items", "time_column": "date,time"}
-    assert prepare(tmp_path, links, items, **options)[0].split.tolist() == [0, 0, 0, 2]
-    with pytest.raises(UsageError, match=r"--time-column dat: r.csv has no such column"):
-        prepare(tmp_path, links, items, hold_out="last", time_column="dat,time")
 
 
 def test_names_decide_between_columns(tmp_path):

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables_of import FORMATS, as_csv, as_jsonl, as_parquet, ids_of, named_links, prepare
 
+from ncfbench.data.columns import Column, Table
 from ncfbench.data.ids import encode, natural_order
-from ncfbench.data.table import Column, Table
 from ncfbench.errors import DataError
 
 ITEMS = [{"id": n, "title": f"t{n}"} for n in (1, 2, 3)]

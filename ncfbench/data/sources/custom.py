@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ncfbench.data.columns import Column, Table
 from ncfbench.data.content import (
     SPLITS,
     Content,
@@ -27,13 +28,12 @@ from ncfbench.data.sources.custom_columns import (
     OF_ITEMS,
     OF_LINKS,
     SPLIT_NAMES,
-    column_of,
     describe,
     split_names,
     with_columns,
 )
 from ncfbench.data.sources.custom_options import Options
-from ncfbench.data.table import Column, Table, read_table
+from ncfbench.data.table import read_table
 from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.data.values import numbers, rounded, texts, times
 from ncfbench.errors import DataError
@@ -46,7 +46,7 @@ def plan(
     links, items = read_table(options.links), read_table(options.items)
     chosen = with_columns(options, links, items)
     columns = {
-        role: column_of(name, table)
+        role: table[name]
         for table, roles in ((links, OF_LINKS), (items, OF_ITEMS))
         for role in roles
         if (name := getattr(chosen, f"{role}_column"))

@@ -5,28 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
-from unicodedata import category
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ncfbench.data.columns import Column, Table
 from ncfbench.data.content import SPLITS
 from ncfbench.data.features import Numbers
 from ncfbench.data.ids import MISSING
 from ncfbench.data.options import HOLD_OUTS, NEED_TIMES
 from ncfbench.data.sources.custom_options import Options
-from ncfbench.data.table import Column, Table
-from ncfbench.data.values import (
-    are_days,
-    is_duration,
-    is_time_of_day,
-    numbers,
-    texts,
-    with_time_of_day,
-)
+from ncfbench.data.values import numbers, texts
 from ncfbench.errors import DataError, UsageError, nearest
 
 OF_LINKS = ("user", "item", "rating", "time")
@@ -46,7 +37,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     ),
     "rating": ("rating", "score", "stars", "overall", "preference", "ratingscore"),
     "time": (
-        "timestamp", "time", "unixreviewtime", "datetime", "date", "createdat", "ts", "reviewtime",
+        "timestamp", "time", "unixreviewtime", "datetime", "createdat", "ts", "reviewtime", "date",
     ),
     "tokens": ("tokens", "words"),
     "split": ("split",),
@@ -59,8 +50,6 @@ TEXTS = (
 )
 """Usual names of columns of text, in the order in which an item's text is put together."""
 # fmt: on
-CLOCKS = ("hour", "timeofday", "clock")
-"""Usual names of a column of times of day, besides those of times."""
 SPLIT_NAMES = {"training": 0, "valid": 1, "val": 1, "dev": 1, "testing": 2} | {
     name: number for number, name in enumerate(SPLITS)
 }
@@ -92,8 +81,7 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
         ("rating", options.rating_threshold is not None, "--rating-threshold"),
         ("time", options.hold_out in NEED_TIMES, f"--hold-out {options.hold_out}"),
     ):
-        choose = _choose_time if role == "time" and is_used else partial(_choose, role)
-        column = choose(options, links)
+        column = _choose(role, options, links)
         if is_used and column is None:
             raise UsageError(
                 f"{flag} needs a column of {role}s, and {links.path.name} has none called so. Name"
@@ -123,43 +111,6 @@ def _choose(role: str, options: Options, table: Table) -> str | None:
     if (asked := getattr(options, f"{role}_column")) is not None:
         return named(asked, table, f"--{role}-column")
     return next(iter(_with_names(USUAL[role], table)), None)
-
-
-def _choose_time(options: Options, links: Table) -> str | None:
-    """Return the column of times: the one asked for; or the first with a usual name that can be.
-    If that has dates alone, with the time of day of another, after a comma, or the first with both.
-    None without one.
-    """
-    asked = options.time_column
-    if asked is not None:
-        both = [asked] if asked in links.names else asked.split(",", 1)
-        return ",".join(named(name.strip(), links, "--time-column") for name in both)
-    names = _with_names(USUAL["time"], links)
-    clocks = [
-        name for name in _with_names((*USUAL["time"], *CLOCKS), links) if _is_clock(links, name)
-    ]
-    durations = [name for name in names if is_duration(links[name])]
-    moments = [name for name in names if name not in (*clocks, *durations)]
-    if moments and are_days(links[moments[0]]):
-        if clocks:
-            return f"{moments[0]},{clocks[0]}"
-        exact = [name for name in moments if not are_days(links[name])]
-        # A duration may be a time of day, as MySQL's TIME is, or any other.
-        return [*exact, *durations, *moments][0]
-    return next(iter(moments or names), None)
-
-
-def _is_clock(links: Table, name: str) -> bool:
-    return is_time_of_day(links[name], has_bare_hours=_plain(name) == "hour")
-
-
-def column_of(name: str, table: Table) -> Column:
-    """Return a column, or that of a date and a time of day whose names a comma separates."""
-    return (
-        table[name]
-        if name in table.names
-        else with_time_of_day(*map(table.__getitem__, name.split(",")))
-    )
 
 
 def split_names(column: Column) -> list[str]:
@@ -212,22 +163,13 @@ def _choose_texts(options: Options, items: Table) -> tuple[tuple[str, ...], str 
 
 
 def named(name: str, table: Table, flag: str) -> str:
-    """Return the column of exactly this name, but for invisible characters of the file's; a
-    UsageError if the file has none.
-    """
+    """Return the column of exactly this name; a UsageError if the file has none."""
     if name not in table.names:
-        alike = [own for own in table.names if name == _visible(own)]
-        if len(alike) == 1:
-            return alike[0]
         raise UsageError(
             f"{flag} {name}: {table.path.name} has no such column{nearest(name, table.names)} Its"
             f" columns: {_listed(table.names)}."
         )
     return name
-
-
-def _visible(name: str) -> str:
-    return "".join(char for char in name if category(char) != "Cf").strip()
 
 
 def describe(
@@ -256,7 +198,6 @@ def describe(
         assert name is not None
         yield f"Features of items: {name.name} ({rows:,} x {width:,}), in the order of the items."
     of_links = {getattr(chosen, f"{role}_column") for role in OF_LINKS}
-    of_links.update((chosen.time_column or "").split(","))
     of_items = {getattr(chosen, f"{role}_column") for role in OF_ITEMS}
     of_items |= {*chosen.text_columns}
     for table, used in ((links, of_links), (items, of_items)):

@@ -46,7 +46,7 @@ class Options(TextOptions, TimedOptions):
     )
     time_column: str | None = _of_links(
         None,
-        "Times, for --hold-out newest-items, last and time; or dates and times of day: DATE,TIME.",
+        "Times, for --hold-out newest-items, last and time.",
         shown="timestamp, time, date, ...",
     )
     id_column: str | None = _of_items(None, "The item's id.", shown="as in the links, id, ...")
