@@ -19,6 +19,7 @@ from ncfbench.data.files import MOST_BYTES
 from ncfbench.errors import DataError, reason
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+_NUMBER_OR_ID = re.compile(r"\S*[0-9]\S*")
 
 
 def read_csv(path: Path, content: bytes, suffix: str) -> Table:
@@ -43,14 +44,27 @@ def read_csv(path: Path, content: bytes, suffix: str) -> Table:
         )
     names = tuple(re.sub(r"\s*[\r\n]\s*", " ", name.strip()) for name in header)
     separators = DELIMITERS[delimiter]
+    warnings = []
+    if delimiter != usual:
+        warnings.append(f"{path.name}: fields are separated by {separators}.")
 
     def require_well_formed() -> None:
-        for number, row in _rows(path, content, delimiter):
+        odd = []
+        for number, row, lines in _rows(path, content, delimiter):
             if len(row) != len(names):
                 raise DataError(
                     f"{path}, line {number}: {len(row)} fields where the header has {len(names)}."
                     f" Is the delimiter right ({separators}), or the file cut off?"
                 )
+            if len(lines) > 1 and number > 1 and _are_rows(lines, delimiter, len(names)):
+                odd.append(number)
+        if odd:
+            more = f", and in {len(odd) - 1:,} more rows" if odd[1:] else ""
+            warnings.append(
+                f"Warning: {path.name}, line {odd[0]}{more}: a text in quotation marks has lines"
+                " that look like rows. They are read as text; if they are rows, correct the marks"
+                " around them."
+            )
 
     def locate(row: int) -> str:
         return f"line {next(islice(_rows(path, content, delimiter), row + 1, None))[0]}"
@@ -76,9 +90,6 @@ def read_csv(path: Path, content: bytes, suffix: str) -> Table:
         raise DataError(f"{path}: {reason(error)}. Is this a table?") from error
     if has_quotes:
         require_well_formed()
-    warnings = []
-    if delimiter != usual:
-        warnings.append(f"{path.name}: fields are separated by {separators}.")
     if not content.endswith((b"\n", b"\r")):
         warnings.append(f"Warning: {path.name} does not end with the end of a line. Is it cut off?")
     return Table(path, f"CSV, {separators}", names, rows.column, locate, warnings)
@@ -93,16 +104,30 @@ def _header(content: bytes, delimiter: str) -> tuple[list[str], list[str]]:
         return [], lines
 
 
-def _rows(path: Path, content: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row that is not empty, the header first: the line on which it begins, and its
-    fields.
+def _are_rows(lines: list[str], delimiter: str, n_fields: int) -> bool:
+    """Return whether the lines within a row look like rows: they have as many fields, and begin
+    with a number or the like, as few lines of prose with so many commas do.
+    """
+    rows = [line.rstrip("\r\n").split(delimiter) for line in lines]
+    whole = rows[1:-1]
+    if n_fields == 1 or any(len(row) != n_fields for row in whole or rows):
+        return False
+    if not whole and delimiter != "\t" and any(part[:1] == " " for part in rows[1][1:]):
+        return False  # commas of prose
+    begins = (row[0].strip() for row in whole or rows[1:])
+    return delimiter != "," or all(map(_NUMBER_OR_ID.fullmatch, begins))
+
+
+def _rows(path: Path, content: bytes, delimiter: str) -> Iterator[tuple[int, list[str], list[str]]]:
+    """Yield each row that is not empty, the header first: the line on which it begins, its fields,
+    its lines.
     """
     lines: list[str] = []
     number = 1
     try:
         for row in _reader(content, delimiter, lines):
             if row:
-                yield number, row
+                yield number, row, lines
             number += len(lines)
             lines.clear()
     except csv.Error as error:

@@ -1,6 +1,7 @@
 """Tables as they come: quotation marks, encodings, line ends, parts; nothing is lost unsaid."""
 
 import codecs
+import csv
 import datetime
 import gzip
 import json
@@ -37,6 +38,29 @@ def test_quotation_marks_never_swallow_rows(tmp_path, name):
     path.write_text("id,title,note\n" + rows)
     with pytest.raises(DataError, match=f"m.csv, line {line}: .*double those that are text"):
         read_table(path)
+
+
+ODD = {
+    "closed by the end of a text": ('1,a,x\n2,"b,x\n3,c,x\n4,d",x\n', 3),
+    "around rows of names": ('A1,a,x\nA2,"b,x\nA3,c,x\nA4,d",x\n', 3),
+    "closed on the next line": ('1,a,x\n2,"b,x\n3,c",x\n', 3),
+    "a recipe": ('7,"Ingredients:\n200g, flour, white\n3, eggs, big\nMix.",x\n', 2),
+    "twice": ('1,"a\n2,b,c\n",x\n3,"a\n4,b,c\n",x\n', 2),
+}
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("name", ODD)
+def test_texts_that_look_like_rows_are_read_and_told(tmp_path, name, mark):
+    rows, line = ODD[name]
+    content = ("id,title,note\n" + rows).replace(",", mark)
+    (path := tmp_path / "m.csv").write_text(content)
+    table = read_table(path)
+    texts = [row[1] for row in csv.reader(content.splitlines(True), delimiter=mark)][1:]
+    assert table["title"].values.to_pylist() == texts
+    more = ", and in 1 more rows" if name == "twice" else ""
+    (warning,) = (text for text in table.warnings if text.startswith("Warning"))
+    assert f"m.csv, line {line}{more}: a text in quotation marks has lines" in warning
 
 
 HEADERS = [
