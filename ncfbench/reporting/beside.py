@@ -115,7 +115,7 @@ def find_races(runs_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
             problems.append(f"Skipped {path.parent.name}: {error}")
             continue
         if isinstance(answer, dict) and answer.get("deploy"):
-            found[path.parent.name] = answer
+            found[path.resolve().parent.name] = answer
     return found, problems
 
 

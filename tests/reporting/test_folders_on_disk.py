@@ -54,7 +54,7 @@ def test_an_unwritable_report_is_still_printed(folder):
     check(invoke("report", folder), 3, "Speedup over iid", "Cannot write")
 
 
-def test_races_below_the_runs_are_named(folder):
+def test_races_below_the_runs_are_named(folder, monkeypatch):
     """Beside the answer about the runs; races of programs deploy nothing."""
     for name, answer in (
         ("mine", {"deploy": {"what": "both", "lines": ["DEPLOY both:"], "parts": PARTS}}),
@@ -73,3 +73,5 @@ def test_races_below_the_runs_are_named(folder):
     ]
     found = invoke("report", str(folder / "advice" / "mine"))
     check(found, 0, "No finished run in", "mine is a race of its own: DEPLOY both", "0.556 ± 0.008")
+    monkeypatch.chdir(folder / "advice" / "mine")
+    check(invoke("report", "."), 0, "mine is a race of its own")
