@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 # Trains all five samplers on synthetic data and prints the speedup table.
 demo: $(VENV)/.installed
 	@for sampler in iid neg strat ns strat-ns; do \
-	  $(BIN)/ncfbench run --dataset synthetic --encoder cnn --loss sg --sampler $$sampler --epochs 12 --resume --again $(DEMO_FLAGS) || exit $$?; \
+	  $(BIN)/ncfbench run --dataset synthetic --encoder cnn --loss sg --sampler $$sampler --epochs 12 $(DEMO_FLAGS) || exit $$?; \
 	done
 	@$(BIN)/ncfbench report $(DEMO_FLAGS)
 

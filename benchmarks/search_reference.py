@@ -41,7 +41,7 @@ from ncfbench.timing import environment
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.training.loop import timed_loops
-from ncfbench.training.session import Session
+from ncfbench.training.train import Run, train
 from ncfbench.training.turns import Turns
 
 SEARCHES = Path(__file__).resolve().parent / "results" / "searches"
@@ -185,11 +185,11 @@ class TrialTrainer:
     def _fill(self, found: Trial, turns: Turns[str], earlier: Sequence[Trial]) -> None:
         evaluated = 0.0
         while (run := turns.runs.get("")) is not None:
-            turns.take("", Session.advance)
+            turns.take("", lambda run: next(train(run)))
             clock = run.recorder.train_seconds
             is_over = clock >= self.longest
             if "" in turns.runs and (is_over or clock >= GROWTH * evaluated):
-                turns.take("", Session.evaluate)
+                turns.take("", Run.evaluate)
             row = run.recorder.last_row
             if row is not None and row[f"validation_{RECALL}"] is not None:
                 evaluated = clock

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
 
+from ncfbench.config import identity_of
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
@@ -22,7 +23,6 @@ from ncfbench.runs.curves import curve_of
 from ncfbench.runs.folder import RunRecord
 from ncfbench.statistics.intervals import Spread
 from ncfbench.statistics.ranking import SHARE
-from ncfbench.sweeps.cells import identity
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MEASURES = {"recall@50": "validation_recall_at_50", "probe loss": "probe_loss"}
@@ -37,7 +37,8 @@ def arms(folder: Path = RESULTS) -> dict[str, list[list[RunRecord]]]:
     found: dict[tuple[Path, str], list[RunRecord]] = {}
     for path in sorted(folder.glob("*/*/summary.parquet")):
         record = runs.read(path.parent)
-        found.setdefault((path.parents[1], identity(record.config, seed=None)), []).append(record)
+        arm = str(identity_of(record.config) | {"seed": None})
+        found.setdefault((path.parents[1], arm), []).append(record)
     of_data: dict[str, list[list[RunRecord]]] = {}
     for alike in found.values():
         if len(alike) > 1:

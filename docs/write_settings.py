@@ -22,7 +22,7 @@ Every setting is a key of a TOML file (`--config FILE.toml`), and is given to an
 
 "Tried" are the values that `ncfbench advise` tries by default, as far as the data allow.
 "Used by" names the samplers, losses or encoders whose runs a setting changes; without one it
-changes every run. A setting that a run does not use is no part of its identity: `--resume`, sweeps
+changes every run. A setting that a run does not use is no part of its identity: sweeps
 and reports treat two runs that differ only in it as one. The settings of
 plug-ins stand in their own records, and not on this page.
 """

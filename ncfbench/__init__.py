@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ncfbench.racing.metric import log_metric
     from ncfbench.racing.pipeline import race
     from ncfbench.reporting.results import collect as report
-    from ncfbench.sweeps.pipeline import sweep
+    from ncfbench.sweeps.sweep import sweep
     from ncfbench.training.export import export_vectors
     from ncfbench.training.run import train as run
 
@@ -59,7 +59,7 @@ _FUNCTIONS = {
     "race": ("racing.pipeline", "race"),
     "report": ("reporting.results", "collect"),
     "run": ("training.run", "train"),
-    "sweep": ("sweeps.pipeline", "sweep"),
+    "sweep": ("sweeps.sweep", "sweep"),
 }
 """By name: the module of a function, and its name there."""
 

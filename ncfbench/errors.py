@@ -79,6 +79,12 @@ def reason(error: BaseException) -> str:
     return text.splitlines()[0].rstrip(". ")
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message; XLA's messages have pages."""
+    text = next(iter(str(error).splitlines()), "")[:300]
+    return text if isinstance(error, NcfbenchError) else f"{type(error).__name__}: {text}"
+
+
 def shown(path: Path) -> str:
     """Return a path for a sentence; one that ends with a full stop, as ``.`` does, is resolved."""
     return str(path.resolve() if str(path).endswith(".") else path)

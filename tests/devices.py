@@ -24,11 +24,9 @@ def on_devices(dataset, config):
     return value, flat(layout.to_host(gradient))
 
 
-def train(data_dir, runs_dir, *, resume=False, progress=None, **more):
+def train(data_dir, runs_dir, *, progress=None, **more):
     settings = SMALL | {"epochs": 2, "sampler": "strat-ns"} | more
-    return training.run(
-        complete(settings), Locations(data_dir, runs_dir), resume=resume, progress=progress
-    )
+    return training.run(complete(settings), Locations(data_dir, runs_dir), progress=progress)
 
 
 def assert_same_curve(one, other):

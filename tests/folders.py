@@ -41,7 +41,10 @@ ERRORS = tuple(f"test_recall_at_50_{end}" for end in ("error", "item_error", "ch
 
 def make_run(runs_dir, config, fingerprint, feature_seconds=0.0):
     """Make the folder of a run that has no records yet."""
-    folder = runs.make_run_folder(runs_dir, config)
+    folder = runs.path_of(runs_dir, config, fingerprint)
+    while folder.exists():  # of another seed's or machine's times, under another name
+        folder = folder.with_name(f"{folder.name}-2")
+    folder.mkdir(parents=True)
     runs.write_config(folder, config, fingerprint, feature_seconds)
     return folder
 

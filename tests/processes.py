@@ -27,8 +27,8 @@ CHILD = """
 import os
 from ncfbench import cli
 from ncfbench.distributed import process_group
-from ncfbench.training import session
-process_group.HEARTBEAT_SECONDS, session.CHECKPOINT_SECONDS = 5, 0.0
+from ncfbench.training import train
+process_group.HEARTBEAT_SECONDS, train.CHECKPOINT_SECONDS = 5, 0.0
 """
 """With a checkpoint at the end of every epoch."""
 SCRIPT = f"{CHILD}cli.main()"

@@ -11,9 +11,9 @@ import trained
 from ncfbench.config import complete
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
-from ncfbench.sweeps import runner
-from ncfbench.sweeps.cells import Cell
+from ncfbench.sweeps.grid import Cell
 from ncfbench.sweeps.progress import SweepProgress
+from ncfbench.sweeps.sweep import train_cells
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.step import Trainer
 
@@ -30,7 +30,7 @@ def cells_of(samplers=ARMS, **more):
 def sweep(cells, tiny, locations, progress=None):
     """Train cells, and return how they ended."""
     found = [Cell(config) for config in cells]
-    runner.train(found, {"tiny": tiny}, locations, progress or SweepProgress())
+    train_cells(found, {"tiny": tiny}, locations, progress or SweepProgress())
     return found
 
 

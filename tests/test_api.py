@@ -39,7 +39,7 @@ def test_from_data_to_report(tmp_path):
     assert ncfbench.open_dataset("mine", **data).fingerprint == dataset.fingerprint
     record = ncfbench.run(dataset="mine", sampler="iid", **SMALL, **places)
     assert record.summary["epochs"] == 2
-    again = ncfbench.run(dataset="mine", sampler="iid", resume=True, **SMALL, **places)
+    again = ncfbench.run(dataset="mine", sampler="iid", **SMALL, **places)
     assert again.folder == record.folder
     assert str(record.folder) in repr(record)
     assert "finished, 9 probes in 2 of 2 epochs, smallest probe loss" in repr(record)

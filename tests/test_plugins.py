@@ -20,11 +20,10 @@ from ncfbench.config import Locations, complete, digest
 from ncfbench.errors import UsageError
 from ncfbench.models.losses import SampledSoftmax
 from ncfbench.reporting.frames import group
-from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.labels import run_command, unusual_label
-from ncfbench.sweeps import cells as sweeps
-from ncfbench.sweeps.files import read_sweep
+from ncfbench.sweeps import grid as sweeps
+from ncfbench.sweeps.grid import read_sweep
 from ncfbench.training.run import run
 
 MODULE = '''
@@ -176,7 +175,7 @@ def test_settings_of_a_plugin_are_its_identity(module, kind, plugin, name, count
     usual = SMALL | {"sampler": "ns", "encoder": "mf", "loss": "log" if plugin == "Own" else "sg"}
     configs = [complete(usual | {kind: f"{module}:{plugin}", name: value}) for value in (2, 4)]
     assert len({digest(config) for config in configs}) == 1 + counts
-    assert len({sweeps.cell_identity(config) for config in configs}) == 1 + counts
+    assert len({sweeps.identity(config) for config in configs}) == 1 + counts
 
 
 def test_a_run_of_a_plugin_is_found_by_all_settings(module, tmp_path):
@@ -185,8 +184,7 @@ def test_a_run_of_a_plugin_is_found_by_all_settings(module, tmp_path):
         for units in (25, 200)
     )
     made = make_run(tmp_path, few, "data")
-    assert choice.find(tmp_path, few, "data") == made
-    assert choice.find(tmp_path, many, "data") is None
+    assert runs.path_of(tmp_path, few, "data") == made != runs.path_of(tmp_path, many, "data")
 
 
 def test_a_sweep_varies_the_settings_of_a_plugin(module):

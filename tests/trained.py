@@ -35,14 +35,9 @@ class Said(StopAt):
         self.texts.append(text)
 
 
-def train(data_dir, runs_dir, *, resume=False, again=False, progress=None, **more):
-    return training.run(
-        complete(SMALL | more),
-        Locations(data_dir, runs_dir),
-        resume=resume,
-        again=again,
-        progress=progress,
-    )
+def train(data_dir, runs_dir, *, again=False, progress=None, **more):
+    locations = Locations(data_dir, runs_dir)
+    return training.run(complete(SMALL | more), locations, again=again, progress=progress)
 
 
 BEST = f"vectors/{RECOMMENDATIONS}"

@@ -12,14 +12,13 @@ from ncfbench.advice.candidates import Candidate, State, Status
 from ncfbench.advice.costs import FORECAST, Costs
 from ncfbench.config import Locations
 from ncfbench.data import Dataset
-from ncfbench.errors import DivergedError
+from ncfbench.errors import DivergedError, first_line
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.rungs import Pace
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import ArmProgress, Progress
-from ncfbench.training.run import first_line
-from ncfbench.training.session import Session
+from ncfbench.training.train import Run
 from ncfbench.training.turns import Turns
 
 EVALUATED = 1.4
@@ -124,7 +123,7 @@ class CandidateRuns:
         for key, run in list(self.turns.runs.items()):
             if not run.is_saved:
                 with self.costs.timed("saving", self._encoders[key]):
-                    self.turns.take(key, Session.save)
+                    self.turns.take(key, Run.save)
 
     def leave(self, candidate: Candidate, reason: str) -> None:
         """Let a candidate leave the race, and close its first run."""
@@ -198,8 +197,8 @@ class CandidateRuns:
         if record is not None and record.summary["status"] in ("finished", "diverged"):
             return
         shown = _Shown(self.progress, candidate.name, self.clock, self._saving)
-        config, folder = candidate.with_seed(key[1]), self._folders.get(key)
-        self.turns.open(key, config, folder, shown, stops_at_epochs=False)
+        config = candidate.with_seed(key[1])
+        self.turns.open(key, config, shown, stops_at_epochs=False)
         if key in self.turns.runs:
             made = self.turns.runs[key].recorder.folder
             assert made is not None, "only the first of several processes has none"
@@ -212,7 +211,7 @@ class CandidateRuns:
         """
         run, encoder, began = self.turns.runs[key], self._encoders[key], time.perf_counter()
         before, evaluated = _trained(run), self._evaluated.get(key, 0.0)
-        self._take(key, lambda run: run.advance(seconds))
+        self._take(key, lambda run: run.train_for(seconds))
         clock, is_new = _trained(run), key in self._opened
         if is_new:
             self._take(key, self._forecast)
@@ -227,7 +226,7 @@ class CandidateRuns:
             self.costs.measured["training", encoder].append(trained)
 
     def _evaluate(self, key: Key, *, is_timed: bool = True) -> None:
-        def work(run: Session) -> None:
+        def work(run: Run) -> None:
             timed = self.costs.timed("evaluation", self._encoders[key])
             with timed if is_timed else nullcontext():
                 run.evaluate()
@@ -236,14 +235,14 @@ class CandidateRuns:
         if key in self.turns.runs and not self.turns.runs[key].is_evaluated:
             self._take(key, work)
 
-    def _forecast(self, run: Session) -> None:
+    def _forecast(self, run: Run) -> None:
         seconds = FORECAST * run.forecast_evaluation()
         self.costs.forecasts[run.plan.config.encoder] = seconds
 
-    def _take(self, key: Key, work: Callable[[Session], None]) -> None:
+    def _take(self, key: Key, work: Callable[[Run], None]) -> None:
         """Give a run that is open a piece of work, which may run out of time."""
 
-        def in_time(run: Session) -> None:
+        def in_time(run: Run) -> None:
             with suppress(OutOfTimeError):
                 work(run)
 
@@ -273,5 +272,5 @@ class _Shown(ArmProgress):
             raise OutOfTimeError
 
 
-def _trained(run: Session) -> float:
+def _trained(run: Run) -> float:
     return run.recorder.train_seconds

@@ -26,7 +26,7 @@ from ncfbench.catalog import ENCODERS
 from ncfbench.config import Folder, Locations
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError, UsageError, first_line
 from ncfbench.floors import kept
 from ncfbench.floors.models import Fitted
 from ncfbench.floors.pipeline import fit_within
@@ -41,7 +41,7 @@ from ncfbench.storage import locks, tables
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.training.blended import blend_run
-from ncfbench.training.run import FAILURES, first_line
+from ncfbench.training.run import FAILURES
 
 FOLDER, ANSWER = "advice", "answer.json"
 """Folder of the races, below the folder of the runs, and the file of each with its answer."""

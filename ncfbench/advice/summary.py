@@ -86,7 +86,7 @@ def next_steps(
         config = answer.best.config
         there = {**locations, "--runs-dir": str(folder)}
         command = run_command(config, Variant.of(config), config.seed, there)
-        steps.append(("To train on from where the race left it", f"{command} --resume"))
+        steps.append(("To train on from where the race left it", command))
     return steps
 
 

@@ -104,16 +104,12 @@ def _discard(stream: IO[str]) -> None:
 def _after_interrupt(name: str, error: KeyboardInterrupt) -> str:
     """Return what to do next; nothing where that was said, or another process says it."""
     folder = getattr(error, "folder", None)
+    command = typed_with(without=["--again"])
     if name == "run" and folder is not None:
-        command = typed_with("--resume", without=["--again"])
-        return (
-            f" The run so far is in {folder}. To continue it, repeat the command with"
-            f" --resume: {command}"
-        )
-    again = typed_with("--resume", "--again")
+        return f" The run so far is in {folder}. To continue it: {command}"
     advice = {
-        "run": f" To continue from the last checkpoint, or begin where there is none: {again}",
-        "floor": f" Floors that were done are kept. To go on: {typed_with(without=['--again'])}",
+        "run": f" To continue from the last checkpoint, or begin where there is none: {command}",
+        "floor": f" Floors that were done are kept. To go on: {command}",
         "sweep": "",
     }
     nothing = " Repeat the command to begin again."

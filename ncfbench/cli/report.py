@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,6 @@ from ncfbench.config import Locations
 from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
 
 if TYPE_CHECKING:
-    from ncfbench.config import RunConfig
     from ncfbench.reporting.results import Results
 
 SELECTION = partial(typer.Option, show_default=False, rich_help_panel="Selection")
@@ -32,7 +31,7 @@ def report(
     runs: Annotated[
         Path | None,
         typer.Argument(
-            help="Run folders, as --runs-dir; or the name of a sweep, to report that.",
+            help="Run folders, as --runs-dir.",
             show_default=False,
             metavar="RUNS",
         ),
@@ -104,9 +103,7 @@ def report(
     ] = None,
     export: Annotated[
         Path | None,
-        OUTPUT(
-            help="Also copy tables, records without checkpoints, and sweep files into this folder."
-        ),
+        OUTPUT(help="Also copy tables, and records without checkpoints, into this folder."),
     ] = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
@@ -148,10 +145,12 @@ def report(
         raise UsageError("JSON has the numbers of all tables: leave --table out.")
     if output is not None and kind == "table":
         raise UsageError("--format table is printed: send it to a file with > FILE.")
-    runs_dir, sweeps = _named_runs(runs, runs_dir)
+    if runs is not None and runs_dir is not None:
+        raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
+    if runs is not None and not runs.is_dir():
+        raise UsageError(f"{runs} is no folder.")
+    runs_dir = runs or runs_dir
     where = Locations.of(data_dir, runs_dir)
-    if verify and sweeps:
-        raise UsageError(f"--verify looks at whole folders: name that of {runs}, {runs_dir}.")
     if verify:
         verify_tables(where, kind)
         return
@@ -163,7 +162,6 @@ def report(
         where.runs_dir,
         where.data_dir,
         only=parse_only(only or []),
-        chosen_by=_cells_of(sweeps) if sweeps else None,
         baseline=baseline,
         profiles=profiles,
         locations={flag: str(path) for flag, path in named.items() if path is not None},
@@ -215,10 +213,7 @@ def _check_results(results: Results, only: Sequence[str]) -> None:
         return
     folder = results.runs_dir
     reason, advice = f"No finished run in {shown(folder)}", "Begin with: ncfbench sweep smoke"
-    if results.is_of_sweep:
-        reason = "No cell of this sweep is finished"
-        advice = "ncfbench sweep of the same preset or file goes on."
-    elif only:
+    if only:
         reason, advice = f"{reason} has all of {', '.join(only)}", ""
     elif results.left_out:
         advice = "Continue one of those above by its command."
@@ -226,36 +221,3 @@ def _check_results(results: Results, only: Sequence[str]) -> None:
         command = shlex.join(["ncfbench", "report", str(folder.resolve().parent)])
         advice = f"It is the folder of one run; to compare the runs beside it: {command}"
     raise NothingToReportError(f"{reason}. {advice}".rstrip())
-
-
-def _named_runs(runs: Path | None, runs_dir: Path | None) -> tuple[Path | None, list[Path]]:
-    """Return the folder of the runs to report, and the files of the sweeps of a name, where that is
-    given.
-
-    Raises:
-        UsageError: both arguments name a folder, or there is nothing of a name.
-    """
-    if runs is None or (runs.is_dir() and runs_dir is None):
-        return runs or runs_dir, []
-    folder = Locations.of(None, runs_dir).runs_dir
-    if runs.name == str(runs):
-        # Another sweep of the name has a digest after it.
-        found = [folder / "sweeps" / f"{runs}.toml"]
-        found += folder.glob(f"sweeps/{runs.name}-????????.toml")
-        if found[0].is_file():
-            return folder, found
-    if runs.is_dir():
-        raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
-    names = [path.stem for path in folder.glob("sweeps/*.toml")]
-    none = f"{runs} is no folder, and no sweep below {shown(folder)}"
-    raise UsageError(f"{none}{nearest(str(runs), names)}")
-
-
-def _cells_of(files: Sequence[Path]) -> Callable[[RunConfig], bool]:
-    """Return what says of a run's settings whether it is a cell of one of some sweeps."""
-    from ncfbench.sweeps.cells import expand, has_cell
-    from ncfbench.sweeps.files import read_sweep
-
-    sweeps = [read_sweep(str(file)) for file in files]
-    known = [has_cell(expand(each.axes, each.cells)[0]) for each in sweeps]
-    return lambda config: any(has(config) for has in known)

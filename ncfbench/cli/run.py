@@ -35,16 +35,9 @@ def run(
     set_: options.Set = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
-    resume: Annotated[
-        bool,
-        option("--resume", help="Continue the interrupted run of these settings."),
-    ] = False,
     again: Annotated[
         bool,
-        option(
-            "--again",
-            help="Train a new run even if there is one of these settings and data.",
-        ),
+        option("--again", help="Delete the run of these settings and data, and train it anew."),
     ] = False,
     print_config: Annotated[
         bool,
@@ -86,11 +79,11 @@ def run(
 
     Settings come from flags, then --set, then the environment, then --config, then --preset. The
     recall is that of the epoch that validation chose; the last epoch's stands beside it. The
-    records are kept in a folder below --runs-dir; `ncfbench report` compares them. A finished run
-    is not trained again; with --resume --again a run is continued where there is one to continue,
-    and begun where there is none. The last lines set its recall beside the kept floors of the data,
-    and beside a blend of the run and the best of them, whose weight validation links choose.
-    --preset good fits profiles and ridge regression first, where they fit in two minutes.
+    records are kept in a folder below --runs-dir; `ncfbench report` compares them. The same command
+    continues a run that was interrupted, and does not repeat a finished one. The last lines set its
+    recall beside the kept floors of the data, and beside a blend of the run and the best of them,
+    whose weight validation links choose. --preset good fits profiles and ridge regression first,
+    where they fit in two minutes.
 
     Example: ncfbench run --dataset synthetic --sampler strat-ns --loss hinge --epochs 5
     """
@@ -126,7 +119,6 @@ def run(
         settings,
         locations,
         fits_floors=preset == "good",
-        resume=resume,
         again=again,
         progress=progress,
         in_group=True,

@@ -17,9 +17,7 @@ from ncfbench.errors import shown
 from ncfbench.sweeps.presets import preset_titles
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ncfbench.sweeps.pipeline import SweepRun
+    from ncfbench.sweeps.sweep import SweepRun
 
 PRESETS = "; ".join(f"{name}: {title}" for name, title in preset_titles().items()) + "."
 
@@ -52,8 +50,7 @@ def sweep(
     """Train a grid of settings, or resume one.
 
     In a file of settings a list makes a grid: sampler = ["iid", "ns"], seed = [0, 1, 2].
-    Combinations that cannot work are left out. The sweep's own file, with all flags in it, is kept
-    in `sweeps` below the runs; `ncfbench sweep` of that file trains the same cells.
+    Combinations that cannot work are left out.
 
     The same command again resumes: finished cells are not repeated, the others resume from their
     last checkpoints. `ncfbench report` compares the cells.
@@ -64,15 +61,15 @@ def sweep(
 
     Example: ncfbench sweep smoke
     """
-    from ncfbench.sweeps.files import read_sweep, with_named_files
+    from ncfbench.sweeps.grid import read_sweep, with_named_files
 
     wanted = read_sweep(source, flags=flags, assignments=set_ or (), seeds=seeds)
     locations = Locations.of(data_dir, runs_dir)
     wanted = with_named_files(wanted, locations.data_dir, say)
     tell: Callable[[str], None] = (lambda text: None) if quiet else say
     from ncfbench.reporting.render.terminal import make_console
-    from ncfbench.sweeps.pipeline import run_sweep
     from ncfbench.sweeps.progress import SweepProgress
+    from ncfbench.sweeps.sweep import run_sweep
 
     console = None if quiet else make_console(stderr=True)
     try:
@@ -100,9 +97,6 @@ def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
     from ncfbench.sweeps.table import cell_rows, cells_table
 
     rows, runs_dir = cell_rows(done.cells), done.locations.runs_dir
-    if dry_run:
-        for problem in done.problems:
-            say(f"Warning: {problem}")
     if json_:
         print_json(_described(done, rows))
     else:
@@ -111,17 +105,12 @@ def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
         print_views(cells_table(done.sweep.title, rows), *([SIMULATED_NOTE] if simulated else []))
         if not (dry_run or done.exit_code):
             print_views(
-                f"Records: {shown(runs_dir)}. The sweep's file: {done.file}. To compare the cells:"
-                f" {_report_command(done, runs_dir)}"
+                f"Records: {shown(runs_dir)}. To compare the cells:"
+                f" {shlex.join(['ncfbench', 'report', '--runs-dir', str(runs_dir)])}"
             )
     for row in rows:
         if row["status"] in ("failed", "diverged"):
             say(f"{row['status'].capitalize()}: {row['cell']}: {row['message']}")
-
-
-def _report_command(done: SweepRun, runs_dir: Path) -> str:
-    name = [] if done.file is None else [done.file.stem]
-    return shlex.join(["ncfbench", "report", *name, "--runs-dir", str(runs_dir)])
 
 
 def _described(done: SweepRun, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -129,8 +118,6 @@ def _described(done: SweepRun, rows: Sequence[dict[str, Any]]) -> dict[str, Any]
     return {
         "sweep": done.sweep.name,
         "title": done.sweep.title,
-        "file": done.file,
         "cells": rows,
         "left_out": [{"reason": text, "combinations": count} for text, count in left_out],
-        "problems": done.problems,
     }

@@ -21,8 +21,6 @@ from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import tables
 
 FILE = "datasets.json"
-SWEEPS = "sweeps"
-"""Folder below the runs in which ``ncfbench sweep`` keeps a file for each sweep, ``NAME.toml``."""
 Manifest: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = list[dict[str, Any]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ncfbench.config import Folder, Locations, RunConfig
+from ncfbench.config import Folder, Locations
 from ncfbench.errors import UsageError, nearest, shown
 from ncfbench.reporting import beside, frames
 from ncfbench.reporting.answers import Answer, find_answers
-from ncfbench.reporting.beside import FILE, SWEEPS, Manifest, Rows
+from ncfbench.reporting.beside import FILE, Manifest, Rows
 from ncfbench.reporting.claims import judge_claims
 from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, group
@@ -47,7 +47,6 @@ class Results:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
         is_filtered: True if some runs were left out on purpose, or another baseline was asked for:
             then nothing is written beside the runs.
-        is_of_sweep: True for the cells of a sweep alone.
     """
 
     runs_dir: Path
@@ -60,7 +59,6 @@ class Results:
     left_out: Sequence[str]
     locations: Mapping[str, str]
     is_filtered: bool = False
-    is_of_sweep: bool = False
 
     @property
     def groups(self) -> list[Sequence[Run]]:
@@ -201,8 +199,8 @@ class Results:
         return paths
 
     def export(self, folder: Path) -> int:
-        """Copy the tables, those of audits and profiles, the compared runs without checkpoints, and
-        the sweeps' files; return the number of runs.
+        """Copy the tables, those of audits and profiles, and the compared runs without checkpoints;
+        return the number of runs.
 
         Raises:
             DataError: the folder cannot be written.
@@ -210,15 +208,11 @@ class Results:
         for record in self.runs:
             copy_records(record, folder / record.name)
         names = (*schemas.AUDIT_TABLES, *schemas.PROFILE_TABLES)
-        files = [Path(f"{name}.parquet") for name in names]
-        files += [
-            path.relative_to(self.runs_dir) for path in self.runs_dir.glob(f"{SWEEPS}/*.toml")
-        ]
         with tables.storage_errors(folder):
-            for file in files:
-                if (self.runs_dir / file).exists():
-                    (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(self.runs_dir / file, folder / file)
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in (self.runs_dir / f"{name}.parquet" for name in names):
+                if path.exists():
+                    shutil.copyfile(path, folder / path.name)
         self.write(folder)
         return len(self.runs)
 
@@ -228,7 +222,6 @@ def collect(
     data_dir: Folder = None,
     *,
     only: Mapping[str, Iterable[Any]] | None = None,
-    chosen_by: Callable[[RunConfig], bool] | None = None,
     baseline: str | None = None,
     profiles: Path | None = None,
     locations: Mapping[str, str] | None = None,
@@ -238,7 +231,6 @@ def collect(
     Args:
         data_dir: prepared data sets, whose manifests name their source.
         only: values by setting of the runs to compare, such as ``{"sampler": ["iid", "ns"]}``.
-        chosen_by: says of a run's settings whether to compare it, such as those of a sweep.
         baseline: the sampler that speedups are measured against; by default the loss's own, whose
             figures alone stand beside the paper's.
         profiles: where ``ncfbench profile`` wrote its tables, for speedups with their times.
@@ -252,9 +244,7 @@ def collect(
     folders, locations = Locations.of(data_dir, runs_dir), locations or {}
     records, problems = read_all(folders.runs_dir)
     wanted = wanted_values(only or {}, records)
-    records = [
-        record for record in select(records, wanted) if not chosen_by or chosen_by(record.config)
-    ]
+    records = select(records, wanted)
     grouped = group(records, baseline)
     runs = [run for compared in grouped for run in compared]
     present = dict.fromkeys(run.config.sampler for run in runs)
@@ -268,9 +258,8 @@ def collect(
         [replace(run, data_label=labels.get(run.data_fingerprint, "")) for run in compared]
         for compared in grouped
     )
-    is_chosen = bool(wanted) or chosen_by is not None
     comparisons = compare(labelled)
-    races, torn = ({}, []) if is_chosen else beside.find_races(folders.runs_dir)
+    races, torn = ({}, []) if wanted else beside.find_races(folders.runs_dir)
     profiled = []
     if profiles is not None:
         path = profiles / "costmodel.parquet"
@@ -291,6 +280,5 @@ def collect(
         problems=[*problems, *unknown, *damaged, *torn],
         left_out=left_out(records, runs, locations),
         locations=locations,
-        is_filtered=is_chosen or baseline is not None,
-        is_of_sweep=chosen_by is not None,
+        is_filtered=bool(wanted) or baseline is not None,
     )

@@ -129,7 +129,7 @@ def left_out(
         status, config = record.summary["status"], record.config
         reason = "a newer run has its settings, data and seed."
         if status not in ("finished", "diverged"):
-            command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
+            command = run_command(config, Variant.of(config), config.seed, locations)
             if any(record.environment.get("interleaved") or ()):
                 command = "the command of its sweep or race"
             at = f"{record.summary['iterations']:,}"

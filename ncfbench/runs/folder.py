@@ -2,7 +2,7 @@
 
 ::
 
-    runs/synthetic-cnn-sg-ns-seed0-1a2b3c/
+    runs/synthetic-cnn-sg-ns-seed0-1a2b3c4d/
         config.json         settings, the data's fingerprint, seconds of derived features
         environment.json    hardware, versions, commit; ids of interleaved sessions
         curve.parquet       a row for each probe
@@ -15,20 +15,23 @@
 
 from __future__ import annotations
 
-import itertools
+import hashlib
 import math
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ncfbench.config import RunConfig, complete, digest, revisions_of
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import evaluations
 from ncfbench.runs.reported import choose_epoch, reported_columns
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import locks, schemas, tables
+
+if TYPE_CHECKING:
+    from ncfbench.data import Dataset
 
 RECORDS = (
     "config.json",
@@ -92,14 +95,38 @@ def clock_at(record: RunRecord, iteration: int) -> float:
     return float(iteration * (record.summary["full_iteration_seconds"] or 0.0))
 
 
-def make_run_folder(runs_dir: Path, config: RunConfig) -> Path:
-    """Create an empty folder named after the settings. It is no run before :func:`write_config`, so
-    that its maker can hold it first.
+def path_of(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
+    """Return the folder of the run of some settings, data and number of devices, made or not: a
+    repeated command has the same one.
     """
     # A plug-in's name has a colon, which some file systems refuse.
     choices = "-".join((config.encoder, config.loss, config.sampler)).replace(":", ".")
-    name = f"{config.dataset}-{choices}-seed{config.seed}-{digest(config)[:6]}"
-    return make_folder(runs_dir, name)
+    identity = f"{digest(config)} {config.devices} {data_fingerprint}"
+    number = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    return runs_dir / f"{config.dataset}-{choices}-seed{config.seed}-{number}"
+
+
+@contextmanager
+def held(
+    runs_dir: Path, config: RunConfig, dataset: Dataset, *, again: bool = False
+) -> Iterator[Path]:
+    """Hold the folder of a run, which is made if it is missing, for this process.
+
+    Args:
+        again: delete what it holds.
+
+    Raises:
+        DataError: the folder cannot be written.
+        UsageError: another process holds it.
+    """
+    folder = path_of(runs_dir, config, dataset.fingerprint)
+    with locks.held(folder, "writing"):
+        with tables.storage_errors(folder):
+            for path in folder.glob("[!.]*") if again else ():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if not (folder / "config.json").exists():
+            write_config(folder, config, dataset.fingerprint, dataset.feature_seconds)
+        yield folder
 
 
 def write_config(
@@ -118,22 +145,6 @@ def write_config(
     if feature_seconds and (config.reads_item_features or config.reads_history_features):
         document["feature_seconds"] = feature_seconds
     tables.write_json(folder / "config.json", document)
-
-
-def make_folder(parent: Path, name: str) -> Path:
-    """Create a new folder, with a number behind its name where that is taken.
-
-    Raises:
-        DataError: it cannot be created.
-    """
-    with tables.storage_errors(parent):
-        parent.mkdir(parents=True, exist_ok=True)
-        for number in itertools.count(1):
-            folder = parent / (name if number == 1 else f"{name}-{number}")
-            with suppress(FileExistsError):
-                folder.mkdir()
-                break
-    return folder
 
 
 def read(folder: Path) -> RunRecord:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ncfbench.runs.progress import ConsoleProgress, Progress, make_bars
-from ncfbench.sweeps.cells import Cell, label_cells
+from ncfbench.sweeps.grid import Cell, label_cells
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ncfbench.reporting.table import Col, Table
-from ncfbench.sweeps.cells import Cell, label_cells
+from ncfbench.sweeps.grid import Cell, label_cells
 from ncfbench.timing.clock import format_duration
 
 FIGURES = (

@@ -1,12 +1,9 @@
-"""Plans of runs: whatever cannot work is refused here, before any folder is made."""
+"""Plans of runs: a run is validated before its folder is made."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,13 +18,9 @@ from ncfbench.models.contracts import require_contracts
 from ncfbench.models.precision import require
 from ncfbench.models.tables import names_of
 from ncfbench.rng import Streams
-from ncfbench.runs import folder as runs
-from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank, most_ranked
-from ncfbench.runs.recorder import Recorder
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import Sampler, make_sampler
-from ncfbench.storage import locks
 from ncfbench.storage.free_space import memory_limit
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.optimizer import tables_by_row
@@ -86,28 +79,6 @@ class RunPlan:
         _require_room(config, dataset)
         ProcessGroup.current().require_alike(config, dataset.fingerprint)
         return cls(config, locations, dataset, sampler, layout, schedule)
-
-    @contextmanager
-    def open_recorder(
-        self, ledger: Ledger, progress: Progress, folder: Path | None
-    ) -> Iterator[Recorder]:
-        """Open a recorder and hold its folder, a new one for None; it writes in the first process.
-
-        Raises:
-            DataError: a folder cannot be written.
-            UsageError: another process holds the folder.
-        """
-        config, fingerprint = self.config, self.dataset.fingerprint
-        make = partial(Recorder, config, fingerprint, self.schedule, ledger, progress)
-        if not ProcessGroup.current().is_first:
-            yield make()
-            return
-        is_new = folder is None
-        folder = folder or runs.make_run_folder(self.locations.runs_dir, config)
-        with locks.held(folder, "writing"):
-            if is_new:  # held before it is a run, which another process could continue
-                runs.write_config(folder, config, fingerprint, self.dataset.feature_seconds)
-            yield make(folder)
 
 
 def _require_room(config: RunConfig, dataset: Dataset) -> None:

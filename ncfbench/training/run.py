@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,8 +16,7 @@ from ncfbench.data import open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed import simulate
 from ncfbench.distributed.process_group import ProcessGroup
-from ncfbench.errors import DataError, NcfbenchError, UsageError, shown
-from ncfbench.runs import choice
+from ncfbench.errors import DataError, NcfbenchError, UsageError, first_line, shown
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
@@ -29,7 +27,8 @@ from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.evaluation import describe_unranked
 from ncfbench.training.plan import RunPlan
-from ncfbench.training.session import Session
+from ncfbench.training.train import Run
+from ncfbench.training.train import train as train_run
 
 FLOORS_SECONDS = 120.0
 """That the floors of a run may take."""
@@ -38,17 +37,10 @@ FAILURES = (NcfbenchError, MemoryError, OSError, jax.errors.JaxRuntimeError)
 """Failures of one run that leave the others whole: out of memory, a full disk, a held folder."""
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message; XLA's messages have pages."""
-    text = next(iter(str(error).splitlines()), "")[:300]
-    return text if isinstance(error, NcfbenchError) else f"{type(error).__name__}: {text}"
-
-
 def train(
     *,
     data_dir: Folder = None,
     runs_dir: Folder = None,
-    resume: bool = False,
     again: bool = False,
     progress: Progress | None = None,
     preset: str = "paper",
@@ -56,9 +48,11 @@ def train(
 ) -> RunRecord:
     """Train one recommender in this process, and return its records as its folder keeps them.
 
-    A run with these settings and data that is finished is returned, and not trained again.
+    A run with these settings and data that is finished is returned, and not trained again; one that
+    was interrupted is continued.
 
     Args:
+        again: delete what there is of the run, and train it from the start.
         preset: a name of :data:`ncfbench.catalog.presets.PRESETS`, whose settings the others
             replace.
 
@@ -72,7 +66,7 @@ def train(
     for warning in unused_settings(given, config):
         warnings.warn(warning, stacklevel=2)
     simulate(config.devices)
-    more = {"resume": resume, "again": again, "progress": progress}
+    more = {"again": again, "progress": progress}
     record = run_and_blend(config, locations, fits_floors=preset == "good", **more)
     assert record is not None, "several processes are refused"
     return record
@@ -121,21 +115,18 @@ def run(
     config: RunConfig,
     locations: Locations,
     *,
-    resume: bool = False,
     again: bool = False,
     progress: Progress | None = None,
     in_group: bool = False,
 ) -> RunRecord | None:
     """Train a run into a folder, and return it as the folder holds it.
 
-    A run that is finished is returned, and not trained again. Only the first of several processes
-    writes, shows and returns the run; the others return None.
+    A run that is finished is returned, and not trained again. One that was begun is continued; its
+    curve ends as if it had never been interrupted. Only the first of several processes writes,
+    shows and returns the run; the others return None.
 
     Args:
-        resume: continue the newest run with these settings and data; its curve ends as if it had
-            never been interrupted.
-        again: train a new run even if there is one with these settings and data; with ``resume``,
-            only if there is none.
+        again: delete what there is of the run, and train it from the start.
         progress: shows the run to its user; by default nothing is shown.
         in_group: train together with the other processes, which call this alike.
 
@@ -143,9 +134,8 @@ def run(
         DataError: the data set is not prepared, a folder cannot be written, or records are damaged.
         DivergedError: the loss stopped being finite; what was recorded is kept.
         KeyboardInterrupt: interrupted; the run was saved and can be resumed.
-        UsageError: the run cannot work, see :meth:`RunPlan.of`; there is none to resume; there is
-            one to resume, and neither ``resume`` nor ``again`` is given; there are several
-            processes without ``in_group``; or another process holds the folder.
+        UsageError: the run cannot work, see :meth:`RunPlan.of`; there are several processes without
+            ``in_group``; or another process holds the folder.
     """
     progress, ledger = progress or Progress(), Ledger()
     keep_compiled(progress.say)
@@ -155,12 +145,11 @@ def run(
             others = OtherPrograms()
         if group.count > 1 and not in_group:
             raise UsageError(
-                "JAX has joined several processes: train with ncfbench run --coordinator."
+                "JAX is initialised with several processes: use ncfbench run --coordinator."
             )
         progress = progress if group.is_first else Progress()
         plan = RunPlan.of(config, locations, ledger=ledger, say=progress.say)
-        folder = choose_folder(plan, resume=resume, again=again) if group.is_first else None
-        finished = _read_finished(folder)
+        finished = _read_finished(plan) if group.is_first and not again else None
         (is_finished,) = group.any(finished is not None)
         if is_finished:
             if finished is not None:
@@ -175,41 +164,13 @@ def run(
         when = "after this iteration" if group.count == 1 else "all processes at the next probe"
         with (
             deferred_signals(progress.say, STOPPING.format(when)) as interrupted,
-            closing(Session(plan, ledger, progress, interrupted, folder=folder)) as session,
+            closing(Run(plan, ledger, progress, interrupted, again=again)) as opened,
         ):
-            while not session.advance_epoch():
+            for _ in train_run(opened):
                 pass
         if group.count == 1:
             others.warn(progress.say)
-        return session.recorder.read()
-
-
-def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
-    """Return the folder of the run that a command means; None for a new one. See :func:`run`."""
-    config, fingerprint = plan.config, plan.dataset.fingerprint
-    runs_dir = plan.locations.runs_dir
-    if resume:
-        folder = choice.find(runs_dir, config, fingerprint)
-        if folder is None and not again:
-            raise UsageError(
-                f"No run in {shown(runs_dir)} with these settings, data and devices to resume. To"
-                " train a new one, use --again in place of --resume."
-            )
-        return folder
-    if again:
-        return None
-    finished, begun = choice.find_trained(runs_dir, config, fingerprint)
-    if finished is None and begun is not None and choice.is_held(begun):
-        raise UsageError(
-            f"Another process trains a run with these settings now: {begun}. Wait until it ends, or"
-            " train a new one with --again."
-        )
-    if finished is None and begun is not None:
-        raise UsageError(
-            f"{begun} holds a run with these settings that is not finished. --resume continues it;"
-            " --again trains a new one."
-        )
-    return finished
+        return opened.recorder.read()
 
 
 def _warn_unranked(plan: RunPlan, say: Callable[[str], None]) -> None:
@@ -225,9 +186,10 @@ def _warn_unranked(plan: RunPlan, say: Callable[[str], None]) -> None:
         )
 
 
-def _read_finished(folder: Path | None) -> RunRecord | None:
-    """Return the run of a folder if it is finished."""
-    if folder is None or not (folder / "summary.parquet").exists():
+def _read_finished(plan: RunPlan) -> RunRecord | None:
+    """Return the run of a plan if it is finished."""
+    folder = runs.path_of(plan.locations.runs_dir, plan.config, plan.dataset.fingerprint)
+    if not (folder / "summary.parquet").exists():
         return None
     record = runs.read(folder)
     return record if record.summary["status"] == "finished" else None

@@ -7,7 +7,6 @@ import math
 import uuid
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from ncfbench.config import Locations, RunConfig
@@ -18,7 +17,7 @@ from ncfbench.runs.progress import Progress
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.run import FAILURES
-from ncfbench.training.session import Session
+from ncfbench.training.train import Run
 
 Key = TypeVar("Key")
 
@@ -30,11 +29,11 @@ class Turns(Generic[Key]):
     between two pieces of work, or a run agreed to it, all are saved first. A race to a clock::
 
         with Turns(dataset, content, locations, interrupted, failed) as turns:
-            for key, config in entrants.items():
-                turns.open(key, config, folders.get(key))
+            for key, config in arms.items():
+                turns.open(key, config)
             clock = lambda run: run.recorder.train_seconds
             while (key := turns.behind(clock, target)) is not None:
-                turns.take(key, Session.advance)  # to the next probe
+                turns.take(key, train_epoch)
             turns.save()
 
     Args:
@@ -56,7 +55,7 @@ class Turns(Generic[Key]):
     ) -> None:
         self.dataset, self.content, self.locations = dataset, content, locations
         self.interrupted, self.failed = interrupted, failed
-        self.runs: dict[Key, Session] = {}
+        self.runs: dict[Key, Run] = {}
         self._id = uuid.uuid4().hex[:12]
         self._is_at_work = False
         """True while something is done that a second Ctrl-C may cut."""
@@ -79,15 +78,14 @@ class Turns(Generic[Key]):
         self,
         key: Key,
         config: RunConfig,
-        folder: Path | None = None,
         progress: Progress | None = None,
         *,
         stops_at_epochs: bool = True,
     ) -> None:
-        """Open a run, a new one or that of a folder; its ledger is charged with its turns only.
+        """Open a run, a new one or one to continue; its ledger is charged with its turns only.
 
         Args:
-            stops_at_epochs: see :class:`~ncfbench.training.session.Session`.
+            stops_at_epochs: see :class:`~ncfbench.training.train.Run`.
 
         Raises:
             KeyboardInterrupt: interrupted.
@@ -97,12 +95,11 @@ class Turns(Generic[Key]):
             ledger = Ledger()
             with ledger.turn():
                 plan = RunPlan.of(config, self.locations, dataset=self.dataset)
-                self.runs[key] = Session(
+                self.runs[key] = Run(
                     plan,
                     ledger,
                     progress or Progress(),
                     self.interrupted,
-                    folder=folder,
                     content=self.content,
                     turns=self._id,
                     stops_at_epochs=stops_at_epochs,
@@ -111,14 +108,14 @@ class Turns(Generic[Key]):
         self._attempt(key, work)
 
     def catch_up(self) -> None:
-        """Exclude the times of open runs up to the furthest one's epoch: it waits for them."""
-        furthest = max((run.epoch for run in self.runs.values()), default=0)
+        """Mark times of open runs up to the furthest one's epoch as unused: it waits for them."""
+        furthest = max((run.epochs // 1 for run in self.runs.values()), default=0)
         for run in self.runs.values():
             run.catch_up_until(furthest)
 
     def behind(
         self,
-        clock: Callable[[Session], float],
+        clock: Callable[[Run], float],
         target: float = math.inf,
         among: Collection[Key] | None = None,
     ) -> Key | None:
@@ -134,8 +131,9 @@ class Turns(Generic[Key]):
         key = min(clocks, key=clocks.__getitem__, default=None)
         return None if key is None or clocks[key] >= target else key
 
-    def take(self, key: Key, work: Callable[[Session], object]) -> bool:
-        """Give an open run a turn: a piece of work such as :meth:`Session.advance_epoch`.
+    def take(self, key: Key, work: Callable[[Run], object]) -> bool:
+        """Give an open run a turn: a piece of work such as
+        :func:`~ncfbench.training.train.train_epoch`.
 
         Returns:
             True where that finished the run, which has left.

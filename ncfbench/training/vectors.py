@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,8 +19,7 @@ from ncfbench.data.text import Int32
 from ncfbench.floors.kept import Row, key_of
 from ncfbench.floors.measure import refit
 from ncfbench.floors.task import HeldOut
-from ncfbench.runs import choice
-from ncfbench.runs.folder import RunRecord, read
+from ncfbench.runs.folder import RunRecord, path_of, read
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank
 from ncfbench.runs.ranks import Scores
@@ -28,8 +28,8 @@ from ncfbench.runs.signals import deferred_signals
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.inference import Embedder
 from ncfbench.training.plan import RunPlan
-from ncfbench.training.session import Session
 from ncfbench.training.state import Parameters
+from ncfbench.training.train import Run, train
 from ncfbench.training.trained import restore_trained
 
 RANKS = (128, 256, 512, 1024)
@@ -161,22 +161,21 @@ def trained_on_all(record: RunRecord, dataset: Dataset, progress: Progress) -> R
     epochs = max(round(record.summary["reported_epoch"] or record.summary["epochs"]), 1)
     config = replace(record.config.on_one_device(), epochs=epochs)
     there = Locations(record.folder.parent, record.folder / ALL_LINKS)
-    finished, begun = choice.find_trained(there.runs_dir, config, dataset.fingerprint)
-    if finished is not None and (finished / "checkpoints").exists():
-        return read(finished)
+    folder = path_of(there.runs_dir, config, dataset.fingerprint)
+    if (folder / "summary.parquet").exists() and (folder / "checkpoints").exists():
+        finished = read(folder)
+        if finished.summary["status"] == "finished":
+            return finished
     progress.say(f"Training on all {dataset.graph.n_links:,} links: {epochs} epochs.")
     plan = RunPlan.of(config, there, dataset=dataset, say=progress.say)
     stopping = "Stopping after this iteration, then saving; the same command goes on."
-    with deferred_signals(progress.say, stopping) as interrupted:
-        session = Session(plan, Ledger(), progress, interrupted, folder=begun)
-        try:
-            while not session.advance_epoch():
-                pass
-        finally:
-            session.close()
-    trained = session.recorder.read()
-    assert trained is not None, "one process trains it"
-    return trained
+    with (
+        deferred_signals(progress.say, stopping) as interrupted,
+        closing(Run(plan, Ledger(), progress, interrupted)) as run,
+    ):
+        for _ in train(run):
+            pass
+    return read(folder)
 
 
 def _ranked(dataset: Dataset, items: Ids) -> tuple[Ids, blend.LeftOut | None]:

@@ -339,7 +339,7 @@ def test_next_commands_repeat_what_was_asked(answer, tmp_path):
     assert again == "ncfbench advise tiny --try encoder=cnn --budget 2m --data-dir here"
     assert resume == (
         "ncfbench run --dataset tiny --sampler strat-ns --encoder cnn --loss sg"
-        f" --learning-rate 0.02 --data-dir here --runs-dir {tmp_path / 'x'} --resume"
+        f" --learning-rate 0.02 --data-dir here --runs-dir {tmp_path / 'x'}"
     )
     assert answer.best is not None
     deploy = summary.as_json(answer, tmp_path / "x", {"--data-dir": "here"})["deploy"]

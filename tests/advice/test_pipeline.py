@@ -106,7 +106,7 @@ def test_an_interrupted_race_answers(data_dir, tmp_path):
     begun = next(one for one in runs.read_all(cut.folder)[0] if one.summary["iterations"])
     assert begun.summary["status"] == "interrupted"
     before = (cut.folder / "answer.json").read_bytes()
-    more = training.run(begun.config, Locations(data_dir, cut.folder), resume=True)
+    more = training.run(begun.config, Locations(data_dir, cut.folder))
     assert more.summary["iterations"] > begun.summary["iterations"]
     assert (cut.folder / "answer.json").read_bytes() == before
 

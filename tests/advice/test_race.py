@@ -25,6 +25,7 @@ from ncfbench.config import Locations, RunConfig
 from ncfbench.errors import DivergedError, NcfbenchError, UsageError
 from ncfbench.racing.rule import Curve
 from ncfbench.runs import folder as runs
+from ncfbench.runs.folder import path_of
 from ncfbench.runs.progress import Progress
 from ncfbench.training import turns
 
@@ -69,19 +70,19 @@ class Cost:
 
 
 class Run:
-    """Stands for a session: it moves a clock, and keeps its records in memory."""
+    """Stands for an open run: it moves a clock, and keeps its records in memory."""
 
     now, law = 0.0, hidden
     costs: dict[str, Cost]
     records: dict[Path, Any]
 
-    def __init__(self, plan, *_, folder, **__):
+    def __init__(self, plan, *_, **__):
         config: RunConfig = plan.config
         self.plan, self.cost = plan, Run.costs.get(config.encoder, Cost())
         Run.now += self.cost.opening
-        if folder is None:
-            folder = plan.locations.runs_dir / f"run{len(Run.records)}"
-            folder.mkdir(exist_ok=True)
+        folder = path_of(plan.locations.runs_dir, config, DATASET.fingerprint)
+        if folder not in Run.records:
+            folder.mkdir()
             Run.records[folder] = SimpleNamespace(config=config, curve=[], summary={}, turns=[])
         self.kept, self.rows = Run.records[folder], [*Run.records[folder].curve]
         self.pace = config.batch_size * self.cost.link * (4 if config.sampler == "iid" else 1)
@@ -92,7 +93,7 @@ class Run:
         self.iteration_seconds: float | None = None
         self.is_done = self.is_saved = False
 
-    def advance(self, seconds):
+    def train_for(self, seconds):
         iterations = max(round(seconds / self.pace), 1)
         self.kept.turns.append((seconds, iterations * self.pace))
         self.iteration, self.is_saved = self.iteration + iterations, False
@@ -153,8 +154,8 @@ def hold(monkeypatch, tmp_path, search):
         return SimpleNamespace(config=config, locations=locations)
 
     monkeypatch.setattr(time, "perf_counter", lambda: Run.now)
-    monkeypatch.setattr(candidate_runs, "Session", Run)
-    monkeypatch.setattr(turns, "Session", Run)
+    monkeypatch.setattr(candidate_runs, "Run", Run)
+    monkeypatch.setattr(turns, "Run", Run)
     monkeypatch.setattr(turns, "RunPlan", SimpleNamespace(of=plan))
     monkeypatch.setattr(runs, "read", lambda folder: Run.records[folder])
 

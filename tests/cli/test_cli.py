@@ -201,23 +201,21 @@ def test_interrupt_and_resume(locations):
     assert process.returncode == 130, err
     assert ("Traceback" in err, "\x1b" in said) == (False, False)  # plain, as on no terminal
     (run,) = folder.iterdir()
-    command = shlex.join(["ncfbench", *map(str, words), "--resume"])
-    assert f"The run so far is in {run}." in err
-    assert f"repeat the command with --resume: {command}" in err
+    command = shlex.join(["ncfbench", *map(str, words)])
+    assert f"The run so far is in {run}. To continue it: {command}" in err
     assert (out, "\x1b" in err) == ("", False)
     result = invoke("report", "--runs-dir", folder)
     check(result, 7, "is interrupted at iteration", "Continue one of those above by its command")
-    assert re.search(r"To continue it: ncfbench run .* --epochs 2000 .* --resume", result.output)
-    check(invoke(*words), 2, str(run), "--resume continues it; --again trains a new one")
+    assert re.search(r"To continue it: ncfbench run .* --epochs 2000 ", result.output)
     begun = []
 
-    def stop(session):
-        begun.append(session.iteration)
+    def stop(run):
+        begun.append(run.iteration)
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ncfbench.training.session.Session.advance_epoch", stop)
-        assert "No run with these settings" not in invoke(*words, "--resume").output
+        patch.setattr("ncfbench.training.train.Run.train_to_probe", stop)
+        check(invoke(*words), 130, "To continue from the last checkpoint", command)
     assert begun[0] > 0
     assert [path.name for path in folder.iterdir()] == [run.name]
 

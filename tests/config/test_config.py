@@ -18,7 +18,7 @@ from ncfbench.config import (
     merge,
 )
 from ncfbench.errors import UsageError
-from ncfbench.sweeps.files import read_sweep
+from ncfbench.sweeps.grid import read_sweep
 
 
 def resolve(*given):

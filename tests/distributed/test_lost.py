@@ -35,7 +35,7 @@ def test_killed_process_ends_the_others(data_dir, tmp_path, victim, count):
     script = AT_STOP.format(victim=victim, stop=3, deed="os.kill(os.getpid(), signal.SIGKILL)")
     found = ends(start(data_dir, tmp_path / "cut", count, script=script, **settings))
     assert all(code != 0 for code, _, _ in found)
-    record = train(data_dir, tmp_path / "cut", resume=True, devices=count, **settings)
+    record = train(data_dir, tmp_path / "cut", devices=count, **settings)
     assert record.timing[-1]["first_iteration"] > 0
     assert len({row["session"] for row in record.ledger}) == 2
     assert_same_curve(record, train(data_dir, tmp_path / "whole", **settings))
@@ -47,7 +47,7 @@ def test_interrupt_of_one_process_stops_all(data_dir, tmp_path):
     script = AT_STOP.format(victim=1, stop=2, deed="os.kill(os.getpid(), signal.SIGINT)")
     found = ends(start(data_dir, tmp_path, 2, script=script, epochs=4000))
     assert [code for code, _, _ in found] == [130, 130], found[0][2]
-    assert "repeat the command with --resume" in found[0][2]
+    assert "To continue it: " in found[0][2]
     (folder,) = tmp_path.iterdir()
     record = runs.read(folder)
     assert record.summary["status"] == "interrupted"

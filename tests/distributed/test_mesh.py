@@ -11,7 +11,6 @@ from trial import Trial
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.config import complete
-from ncfbench.errors import UsageError
 
 CASES: list[dict[str, Any]] = [
     *(
@@ -55,9 +54,7 @@ def test_a_run_continues_on_its_devices(data_dir, tmp_path, stop, devices, small
     more = small | {"devices": devices}
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path / "cut", progress=StopAt(stop), **more)
-    with pytest.raises(UsageError, match="No run"):
-        train(data_dir, tmp_path / "cut", resume=True, **small)
-    record = train(data_dir, tmp_path / "cut", resume=True, **more)
+    record = train(data_dir, tmp_path / "cut", **more)
     assert len(list((tmp_path / "cut").iterdir())) == 1
     assert_same_curve(record, whole)
     assert record.environment["key"] != whole.environment["key"], "its times are others"

@@ -31,7 +31,7 @@ from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
-from ncfbench.sweeps.files import Sweep, with_named_files
+from ncfbench.sweeps.grid import Sweep, with_named_files
 from ncfbench.training import run as training
 from ncfbench.training.step import Trainer
 

@@ -76,7 +76,7 @@ def test_an_interrupted_run_ends_the_same(featured, featured_dir, tmp_path, enco
     cut = Locations(featured_dir, tmp_path / "cut")
     with pytest.raises(KeyboardInterrupt):
         training.run(config, cut, progress=StopAt(5))
-    record = training.run(config, cut, resume=True)
+    record = training.run(config, cut)
     for row, expected in zip(record.curve, whole.curve, strict=True):
         assert row | {"train_seconds": 0} == expected | {"train_seconds": 0}
     assert len(record.curve) == (2 if encoder == "bert" else 5)

@@ -73,7 +73,7 @@ def test_runs_that_are_left_out_are_named(tmp_path):
     found = collect(tmp_path, tmp_path, locations={"--runs-dir": "here"})
     command = (
         "ncfbench run --dataset citeulike --sampler ns --encoder cnn --loss sg --epochs 7 --seed 2"
-        " --runs-dir here --resume"
+        " --runs-dir here"
     )
     assert sorted(found.left_out) == sorted(
         [

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ncfbench.config import identity_of
 from ncfbench.errors import UsageError
-from ncfbench.sweeps import cells as sweeps
-from ncfbench.sweeps.files import read_sweep
+from ncfbench.sweeps import grid as sweeps
+from ncfbench.sweeps.grid import read_sweep
 from ncfbench.sweeps.presets import preset_titles
 
 

@@ -1,15 +1,9 @@
-"""Sweep files: what they may say, what flags replace, and the copy that a sweep leaves behind."""
-
-import dataclasses
+"""Sweep files: what they may say, and what flags replace."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from ncfbench.errors import DataError, UsageError
-from ncfbench.sweeps.cells import expand, label_cells
-from ncfbench.sweeps.files import Sweep, read_sweep, write_sweep
-from ncfbench.sweeps.presets import preset_titles
+from ncfbench.errors import UsageError
+from ncfbench.sweeps.grid import expand, label_cells, read_sweep
 
 
 def test_a_file_with_overrides(tmp_path):
@@ -85,50 +79,3 @@ def test_bad_requests_are_refused(words, message):
     with pytest.raises(UsageError) as caught:
         read_sweep(**words)
     assert message in str(caught.value)
-
-
-SWEEPS = st.builds(
-    Sweep,
-    name=st.text(max_size=80),
-    title=st.text(),
-    axes=st.fixed_dictionaries(
-        {"sampler": st.lists(st.sampled_from(["ns", "iid", "neg"]), min_size=1, unique=True)},
-        optional={
-            "seed": st.lists(st.integers(0, 2**32 - 1), min_size=1, unique=True),
-            "learning_rate": st.lists(st.floats(1e-9, 1e9), min_size=1, unique=True),
-            "mask": st.just([True, False]),
-            "noise": st.just(["uniform", "0.75"]),
-        },
-    ).map(lambda axes: {name: tuple(values) for name, values in axes.items()}),
-    cells=st.sampled_from([(), ({"loss": "sg", "epochs": 2}, {"loss": "mse"})]),
-)
-
-
-@given(sweep=SWEEPS)
-@settings(deadline=None, max_examples=50)
-def test_a_written_sweep_is_read_back_whole(tmp_path_factory, sweep):
-    path = write_sweep(sweep, tmp_path_factory.mktemp("runs"))
-    assert dataclasses.replace(read_sweep(str(path)), name=sweep.name) == sweep
-
-
-@pytest.mark.parametrize("name", preset_titles())
-def test_a_presets_copy_has_its_cells(tmp_path, name):
-    wanted = read_sweep(name, seeds=2, assignments=["batch_size=128"])
-    path = write_sweep(wanted, tmp_path)
-    assert path == tmp_path / "sweeps" / f"{name}.toml"
-    assert read_sweep(str(path)) == wanted
-
-
-def test_different_sweeps_of_one_name_have_own_files(tmp_path):
-    first, second = (read_sweep("smoke", seeds=count) for count in (1, 2))
-    paths = [write_sweep(sweep, tmp_path) for sweep in (first, second, first, second)]
-    assert paths[:2] == paths[2:]
-    assert len(set(paths)) == 2
-    assert paths[1].name.startswith("smoke-")
-    assert read_sweep(str(paths[1])).axes == second.axes
-    assert write_sweep(read_sweep(str(paths[1])), tmp_path) == paths[1]
-    assert paths[0].read_text().startswith("# To train it again: ncfbench sweep smoke.toml\n")
-    for path in paths[:2]:
-        path.write_text("changed")
-    with pytest.raises(DataError, match="was changed by hand"):
-        write_sweep(second, tmp_path)

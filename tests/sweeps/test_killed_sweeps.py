@@ -12,18 +12,18 @@ from swept import ARMS, SMALL, assert_same, records
 SCRIPT = f"""{KILLED}
 from pathlib import Path
 from ncfbench.runs import recorder
-from ncfbench.sweeps import runner
-from ncfbench.sweeps.cells import Cell, exit_code
-from ncfbench.training import session
+from ncfbench.sweeps.grid import Cell
+from ncfbench.sweeps.sweep import exit_code, train_cells
+from ncfbench.training import train
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import load
 from ncfbench.sweeps.progress import SweepProgress
-session.CHECKPOINT_SECONDS = recorder.TABLES_SECONDS = 0.0
+train.CHECKPOINT_SECONDS = recorder.TABLES_SECONDS = 0.0
 data_dir, runs_dir = map(Path, sys.argv[1:3])
 settings = {SMALL | {"epochs": 12}!r}
 cells = [Cell(complete(settings | {{"sampler": sampler}})) for sampler in {ARMS!r}]
 datasets, locations = {{"tiny": load(data_dir, "tiny")}}, Locations(data_dir, runs_dir)
-runner.train(cells, datasets, locations, SweepProgress())
+train_cells(cells, datasets, locations, SweepProgress())
 sys.exit(exit_code(cells))
 """
 

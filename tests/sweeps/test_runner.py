@@ -15,10 +15,11 @@ from ncfbench.reporting import frames
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.runs import folder as runs
 from ncfbench.storage import locks
-from ncfbench.sweeps.cells import Cell, exit_code, read_progress
+from ncfbench.sweeps.grid import Cell
+from ncfbench.sweeps.sweep import exit_code, read_cells
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
-from ncfbench.training.session import Session
+from ncfbench.training.train import Run
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_only_runs_always_in_turn_are_marked(tiny, data_dir, tmp_path):
             sweep(arms, tiny, locations, Noted("ns", 20, interrupt))
     sweep(arms, tiny, always)
     assert are_interleaved(always.runs_dir) == [True] * 3
-    training.run(arms[1], once, resume=True)
+    training.run(arms[1], once)
     sweep(arms, tiny, once)
     assert are_interleaved(once.runs_dir) == [True, False, True]
 
@@ -116,7 +117,7 @@ def test_catch_up_epochs_count_for_no_time(tiny, data_dir, tmp_path):
 def statuses(cells, tiny, runs_dir):
     """Return the cells' statuses by the folders alone."""
     found = [Cell(cell.config) for cell in cells]
-    assert read_progress(found, runs_dir, {"tiny": tiny.fingerprint}) == []
+    read_cells(found, {"tiny": tiny}, Locations(runs_dir, runs_dir))
     return [cell.status for cell in found]
 
 
@@ -215,15 +216,15 @@ def test_a_failed_cell_does_not_stop_others(
     tiny, data_dir, tmp_path, whole, monkeypatch, error, code
 ):
     locations, noted = Locations(data_dir, tmp_path), Noted()
-    train_block = Session._train_block
+    train_to_probe = Run.train_to_probe
 
     def failing(run):
-        if run.plan.config.sampler == "ns" and run.epoch == 1:
+        if run.plan.config.sampler == "ns" and run.epochs == 1:
             raise error
-        train_block(run)
+        train_to_probe(run)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "_train_block", failing)
+        patch.setattr(Run, "train_to_probe", failing)
         done = sweep(cells_of(["ns", "neg"]), tiny, locations, noted)
     assert exit_code(done) == code
     assert str(error).splitlines()[0] in done[0].message
@@ -243,25 +244,23 @@ def test_a_batch_larger_than_the_data_leaves_nothing(tiny, data_dir, tmp_path):
 
 @pytest.mark.long_cases("summary")
 @pytest.mark.parametrize("damaged", ["curve.parquet", "summary.parquet"])
-def test_damaged_folders_are_named_and_trained_again(tiny, data_dir, tmp_path, whole, damaged):
+def test_a_damaged_record_fails_its_cell_and_is_named(tiny, data_dir, tmp_path, whole, damaged):
+    """Nothing of the run is deleted; without its folder it is trained again."""
     for sampler in ("ns", "strat-ns"):
         shutil.copytree(whole[sampler].folder, tmp_path / whole[sampler].folder.name)
     broken = records(tmp_path)["ns", 0].folder
+    kept = sorted(broken.rglob("*.npz"))
     (broken / damaged).unlink()
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "config.json").write_text("{")
-    noted = Noted()
-    done = sweep(cells_of(["ns", "strat-ns"]), tiny, Locations(data_dir, tmp_path), noted)
+    cells, locations = cells_of(["ns", "strat-ns"]), Locations(data_dir, tmp_path)
+    done = sweep(cells, tiny, locations)
+    assert [cell.status for cell in done] == ["failed", "done"]
+    assert exit_code(done) == DataError.exit_code
+    assert f"Cannot read {broken / damaged}: No such file" in done[0].message
+    assert sorted(broken.rglob("*.npz")) == kept
+    shutil.rmtree(broken)
+    done = sweep(cells, tiny, locations)
     assert [cell.status for cell in done] == ["done", "done"]
-    assert noted.began_at == {"ns": 0}
-    said = " ".join(noted.texts)
-    assert f"Skipped {broken.name}" in said
-    assert damaged in said
-    assert "Skipped other" in said
-    problems = read_progress(done, tmp_path, {"tiny": tiny.fingerprint})
-    assert len(problems) == 2
-    assert done[0].folder not in (None, broken)
-    assert figures(runs.read(done[0].folder or broken)) == figures(whole["ns"])
+    assert figures(runs.read(broken)) == figures(whole["ns"])
 
 
 def test_folders_of_other_processes_are_left(tiny, data_dir, tmp_path):

@@ -12,9 +12,8 @@ from ncfbench.distributed.layout import Layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import DeviceContent
-from ncfbench.runs.progress import Progress
+from ncfbench.runs.folder import held
 from ncfbench.storage import free_space, tables
-from ncfbench.timing.ledger import Ledger
 from ncfbench.training import plan
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.run import run
@@ -40,10 +39,8 @@ def test_a_run_keeps_the_seconds_of_derived_features(tmp_path, features, is_read
     sizes = {"users": 60, "items": 90, "links": 900, "topics": 5, "vocabulary_size": 70}
     data = prepare("synthetic", name="x", data_dir=tmp_path, say=lambda text: None, lsa=4, **sizes)
     config = complete(SMALL | {"dataset": "x", "encoder": "bow", "features": features})
-    made = RunPlan.of(config, Locations(tmp_path, tmp_path / "runs"))
-    with made.open_recorder(Ledger(), Progress(), None) as recorder:
-        assert recorder.folder is not None
-        document = tables.read_json(recorder.folder / "config.json")
+    with held(tmp_path / "runs", config, data) as folder:
+        document = tables.read_json(folder / "config.json")
     assert document.get("feature_seconds") == (data.feature_seconds if is_read else None)
 
 

@@ -155,11 +155,11 @@ def test_blocks_of_users_and_a_second_table(data_dir, tmp_path, record, found, t
 def test_the_reported_epoch_is_recommended_from(data_dir, tmp_path, tiny, monkeypatch):
     """An earlier one than the last, of a run that is interrupted after it and trained on."""
     monkeypatch.setattr("ncfbench.runs.reported.MEASURE", "validation_recall_at_10")
-    monkeypatch.setattr("ncfbench.training.session.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("ncfbench.training.train.CHECKPOINT_SECONDS", 0.0)
     more = SETTINGS | {"epochs": 5, "learning_rate": 0.3, "loss": "mse"}
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path, progress=StopAt(ends_of(tiny, 5)[3] + 2), **more)
-    record = train(data_dir, tmp_path, resume=True, **more)
+    record = train(data_dir, tmp_path, **more)
     at = record.reported_iteration
     assert at is not None
     assert at in ends_of(tiny, 5)[:3], "the data no longer peak early: choose other settings"
@@ -259,7 +259,7 @@ def test_an_edited_encoder_is_refused(data_dir, tmp_path, monkeypatch):
             lambda: recommend(whole, data_dir=data_dir),
             lambda: recommend(cut, data_dir=data_dir),
             lambda: export_vectors(whole, tmp_path / "vectors", data_dir=data_dir),
-            lambda: train(data_dir, tmp_path / "cut", resume=True, **more),
+            lambda: train(data_dir, tmp_path / "cut", **more),
         ):
             with pytest.raises(DataError, match="does not fit the model") as refused:
                 reading()
@@ -269,7 +269,7 @@ def test_an_edited_encoder_is_refused(data_dir, tmp_path, monkeypatch):
     assert {path: path.read_bytes() for path in tmp_path.glob("*/*/checkpoints/*")} == before
     recommend(whole, data_dir=data_dir)
     assert read(whole / BEST).equals(expected)
-    train(data_dir, tmp_path / "cut", resume=True, **more)
+    train(data_dir, tmp_path / "cut", **more)
     recommend(cut, data_dir=data_dir)
     assert read(cut / BEST).equals(expected)
 

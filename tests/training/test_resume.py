@@ -17,9 +17,10 @@ from trained import SMALL, Said, ends_of, figures, train
 
 from ncfbench.config import Locations, complete
 from ncfbench.runs import folder as runs
-from ncfbench.training import checkpoint, loop, session
+from ncfbench.training import checkpoint, loop
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
+from ncfbench.training import train as loops
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.trained import open_data, restore_trained
 
@@ -75,12 +76,12 @@ def assert_resumes(data_dir, tmp_path, expected, stops, **more):
     for number, stop in enumerate(stops):
         progress = Said(stop)
         with pytest.raises(KeyboardInterrupt):
-            train(data_dir, runs_dir, resume=number > 0, progress=progress, **more)
+            train(data_dir, runs_dir, progress=progress, **more)
         assert progress.began_at == (stops[number - 1] if number else 0)
         (folder,) = runs_dir.iterdir()
         record = runs.read(folder)
         assert (record.summary["status"], record.summary["iterations"]) == ("interrupted", stop)
-    resumed = train(data_dir, runs_dir, resume=True, **more)
+    resumed = train(data_dir, runs_dir, **more)
     assert len(list(runs_dir.iterdir())) == 1
     assert figures(resumed) == figures(expected)
     assert (
@@ -110,8 +111,8 @@ def test_a_killed_run_ends_with_the_same_curve(data_dir, tmp_path, file):
     """SIGKILL before a file takes its name; then it is left to finish."""
     settings = SMALL | {"encoder": "mf", "epochs": 8}
     script = (
-        f"{KILLED}from pathlib import Path; from ncfbench.training import run, session;"
-        " from ncfbench.config import *; session.CHECKPOINT_SECONDS = 0.0;"
+        f"{KILLED}from pathlib import Path; from ncfbench.training import run, train;"
+        " from ncfbench.config import *; train.CHECKPOINT_SECONDS = 0.0;"
         f" run.run(complete({settings!r}), Locations(Path(sys.argv[1]), Path(sys.argv[2])))"
     )
     cut = tmp_path / "cut"
@@ -121,7 +122,7 @@ def test_a_killed_run_ends_with_the_same_curve(data_dir, tmp_path, file):
     last = max(int(path.stem) for path in cut.glob("*/checkpoints/*.npz"))
     assert list(cut.glob("**/.*.tmp"))
     said = Said()
-    record = training.run(complete(settings), Locations(data_dir, cut), resume=True, progress=said)
+    record = training.run(complete(settings), Locations(data_dir, cut), progress=said)
     assert said.began_at == last
     whole = training.run(complete(settings), Locations(data_dir, tmp_path / "whole"))
     assert figures(record) == figures(whole)
@@ -136,7 +137,7 @@ def test_a_long_block_has_checkpoints_too(data_dir, tmp_path, tiny, monkeypatch)
     """
     more = {"probe_every": 1000, "optimizer": "row-adam", "weight_decay": 0.1}
     expected = train(data_dir, tmp_path / "whole", **more)
-    monkeypatch.setattr(session, "LONG_BLOCK_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "LONG_BLOCK_SECONDS", 0.0)
     saves = Checkpoints.save
 
     def save(self, state, *rest):
@@ -148,7 +149,7 @@ def test_a_long_block_has_checkpoints_too(data_dir, tmp_path, tiny, monkeypatch)
         killed.setattr(Checkpoints, "save", save)
         train(data_dir, tmp_path / "cut", **more)
     said = Said()
-    resumed = train(data_dir, tmp_path / "cut", resume=True, progress=said, **more)
+    resumed = train(data_dir, tmp_path / "cut", progress=said, **more)
     assert said.began_at == 20
     assert ends_of(tiny)[0] < 20 < ends_of(tiny)[1]
     assert figures(resumed) == figures(expected)
@@ -174,7 +175,7 @@ def test_a_resumed_run_holds_one_state(data_dir, tmp_path, monkeypatch):
     gc.collect()
     before = held()
     monkeypatch.setattr(checkpoint, "_array", watched)
-    record = train(data_dir, tmp_path, resume=True, **more)
+    record = train(data_dir, tmp_path, **more)
     saved = Checkpoints(record.folder / "checkpoints").path(record.summary["iterations"])
     assert max(live) - before < 1.1 * saved.stat().st_size
 
@@ -196,7 +197,7 @@ def test_a_damaged_checkpoint_costs_no_number(data_dir, tmp_path, tiny, whole, m
     """It falls back on an older one; interrupted again before the damaged one, it still ends with
     the same curve.
     """
-    monkeypatch.setattr(session, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path, progress=StopAt(42))
     (folder,) = tmp_path.iterdir()
@@ -206,9 +207,9 @@ def test_a_damaged_checkpoint_costs_no_number(data_dir, tmp_path, tiny, whole, m
     (checkpoints / "42.npz").write_bytes(b"damaged")
     said = Said(41)
     with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path, resume=True, progress=said)
+        train(data_dir, tmp_path, progress=said)
     assert any("Checkpoint 42 is damaged, and is skipped" in text for text in said.texts)
     assert said.began_at == probe
     assert runs.read(folder).summary["iterations"] == 41
     assert {path.name for path in checkpoints.iterdir()} == {f"{probe}.npz", "41.npz"}
-    assert figures(train(data_dir, tmp_path, resume=True)) == figures(whole)
+    assert figures(train(data_dir, tmp_path)) == figures(whole)

@@ -3,6 +3,7 @@
 import errno
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,14 @@ from ncfbench import prepare
 from ncfbench.config import Locations, complete
 from ncfbench.errors import DataError, DivergedError, Interrupted, UsageError
 from ncfbench.models.towers import DeviceContent
-from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
-from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
-from ncfbench.timing.ledger import Ledger
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
-from ncfbench.training import session
-from ncfbench.training.plan import RunPlan
+from ncfbench.training import train as loops
 from ncfbench.training.recall import RecallEvaluator
-from ncfbench.training.session import Session
 from ncfbench.training.step import Trainer
+from ncfbench.training.train import Run
 from ncfbench.training.trained import restore_trained
 from ncfbench.training.turns import Turns
 
@@ -88,13 +85,13 @@ def test_a_run_of_free_vectors(data_dir, tmp_path, monkeypatch):
     """It has no recall and says why. Planning slots is charged to its own line of the ledger, not
     to the checkpoint.
     """
-    plan, skip = session.plan_capacity, skippable_clock(monkeypatch)
+    plan, skip = loops.plan_capacity, skippable_clock(monkeypatch)
 
     def slow(*arguments):
         skip(1000)
         return plan(*arguments)
 
-    monkeypatch.setattr(session, "plan_capacity", slow)
+    monkeypatch.setattr(loops, "plan_capacity", slow)
     record = train(data_dir, tmp_path, encoder="mf", epochs=1, probe_every=1)
     seconds = {row["line"]: row["seconds"] for row in record.ledger if row["thread"] == "main"}
     assert seconds["initialising"] > 1000 > seconds["checkpoint"]
@@ -110,70 +107,71 @@ def test_one_seed_repeats_and_another_differs(data_dir, tmp_path, whole):
     assert figures(other)[0] != figures(whole)[0]
 
 
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_finished_run_is_not_repeated(data_dir, whole, monkeypatch, resume):
-    monkeypatch.setattr(training, "Session", lambda *_, **__: pytest.fail("trained again"))
+def test_a_finished_run_is_not_repeated(data_dir, whole, monkeypatch):
+    monkeypatch.setattr(training, "Run", lambda *_, **__: pytest.fail("trained again"))
     said = Said()
-    found = train(data_dir, whole.folder.parent, resume=resume, progress=said)
+    found = train(data_dir, whole.folder.parent, progress=said)
     assert found.folder == whole.folder
     assert said.texts == [f"Already finished: {whole.folder}. To train it again, use --again."]
 
 
-def test_again_trains_a_second_run(data_dir, tmp_path):
-    """It has a folder of its own and the same curve; with ``resume`` the newer one is returned."""
+def test_again_replaces_a_run(data_dir, tmp_path):
     small: dict[str, Any] = {"encoder": "mf", "epochs": 1}
     first = train(data_dir, tmp_path, **small)
     second = train(data_dir, tmp_path, again=True, **small)
-    assert second.folder.name == f"{first.folder.name}-2"
+    assert second.folder == first.folder
     assert figures(second) == figures(first)
-    assert train(data_dir, tmp_path, resume=True, again=True, **small).folder == second.folder
-    assert len(list(tmp_path.iterdir())) == 2
+    assert second.timing != first.timing, "measured anew"
+    assert {row["session"] for row in second.ledger} == {1}
 
 
-def test_an_interrupted_run_is_neither_doubled_nor_lost(data_dir, tmp_path):
-    """The same command without a word refuses, and so does ``resume`` with other settings."""
+def test_the_same_command_continues_its_run_and_no_other(data_dir, tmp_path):
+    """The folder is that of settings, data and devices; a held one is refused."""
     small: dict[str, Any] = {"encoder": "mf", "epochs": 2}
     with pytest.raises(Interrupted) as caught:
         train(data_dir, tmp_path, progress=StopAt(5), **small)
     (folder,) = tmp_path.iterdir()
     assert caught.value.folder == folder
-    with pytest.raises(UsageError, match="--resume continues it; --again trains a new one") as no:
-        train(data_dir, tmp_path, **small)
-    assert str(folder) in str(no.value)
     with (
         locks.held(folder, "writing"),
-        pytest.raises(UsageError, match="Another process trains a run with these settings now"),
-    ):
-        train(data_dir, tmp_path, **small)
-    with pytest.raises(UsageError, match="No run in .* to resume"):
-        train(data_dir, tmp_path, resume=True, encoder="mf", epochs=3)
-    assert list(tmp_path.iterdir()) == [folder]
-    third = train(data_dir, tmp_path, resume=True, again=True, encoder="mf", epochs=3)
-    assert third.folder != folder
-    assert train(data_dir, tmp_path, resume=True, **small).folder == folder
-
-
-def test_a_run_that_another_process_holds_is_refused(data_dir, whole):
-    with (
-        locks.held(whole.folder, "writing"),
         pytest.raises(UsageError, match="Another process is writing"),
     ):
-        plan = RunPlan.of(whole.config, Locations(data_dir, whole.folder.parent))
-        Session(plan, Ledger(), Progress(), lambda: False, folder=whole.folder)
+        train(data_dir, tmp_path, again=True, **small)
+    assert runs.read(folder).summary["iterations"] == 5
+    assert train(data_dir, tmp_path, encoder="mf", epochs=3).folder != folder
+    said = Said()
+    record = train(data_dir, tmp_path, progress=said, **small)
+    assert (record.folder, said.began_at) == (folder, 5)
+    assert {row["session"] for row in record.ledger} == {1, 2}
+
+
+def test_other_data_devices_and_revisions_are_other_runs(tmp_path):
+    config = complete(SMALL)
+    folder = runs.path_of(tmp_path, config, "f" * 64)
+    assert folder == runs.path_of(tmp_path, complete(SMALL), "f" * 64)
+    assert folder.name.startswith("tiny-bow-sg-strat-ns-seed0-")
+    others = [
+        runs.path_of(tmp_path, config, "0" * 64),
+        runs.path_of(tmp_path, replace(config, devices=2), "f" * 64),
+        runs.path_of(tmp_path, replace(config, learning_rate=0.5), "f" * 64),
+    ]
+    assert len({folder, *others}) == 4
 
 
 def test_a_run_is_held_before_it_is_there(data_dir, tmp_path, monkeypatch):
-    """No other process can find a new run and take it before its maker holds it."""
-    seen: list[tuple[bool, list[Path]]] = []
+    """No other process can take a new run before its maker holds it."""
+    seen: list[list[Path]] = []
     write = runs.write_config
 
     def watched(folder, *more):
-        seen.append((choice.is_held(folder), [*tmp_path.glob("*/config.json")]))
+        with pytest.raises(UsageError), locks.held(folder, "writing"):
+            pass
+        seen.append([*tmp_path.glob("*/config.json")])
         write(folder, *more)
 
     monkeypatch.setattr(runs, "write_config", watched)
     train(data_dir, tmp_path, encoder="mf", epochs=1)
-    assert seen == [(True, [])]
+    assert seen == [[]]
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "row-adam"])
@@ -190,15 +188,15 @@ def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, monkeypat
     folder, cut = None, 7
     while folder is None or runs.read(folder).summary["status"] != "finished":
         with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
-            turns.open("", config, folder, stops_at_epochs=False)
+            turns.open("", config, stops_at_epochs=False)
             run = turns.runs[""]
             folder = run.recorder.folder
             for turn in range(cut):
                 if "" in turns.runs:
                     seconds = stops[turn % len(stops)]
-                    turns.take("", lambda run, seconds=seconds: run.advance(seconds))
+                    turns.take("", lambda run, seconds=seconds: run.train_for(seconds))
                 if turn % 3 == 0 and "" in turns.runs:
-                    turns.take("", Session.evaluate)
+                    turns.take("", Run.evaluate)
                     assert run.is_evaluated
             turns.save()
             if "" in turns.runs:
@@ -246,7 +244,7 @@ def test_a_turn_ends_by_the_clock(tiny, data_dir, tmp_path, monkeypatch):
         run = turns.runs[""]
         for seconds in (0.2, 0.01, 0.2):
             before = run.iteration
-            turns.take("", lambda run, seconds=seconds: run.advance(seconds))
+            turns.take("", lambda run, seconds=seconds: run.train_for(seconds))
             trained.append(run.iteration - before)
         assert run.iteration_seconds >= 0.06
         assert run.recorder.last_row is None
@@ -278,7 +276,7 @@ def test_a_full_disk_is_said_and_loses_nothing(data_dir, tmp_path, monkeypatch):
             train(data_dir, tmp_path, **small)
     (folder,) = tmp_path.iterdir()
     assert runs.read(folder).curve[-1]["epoch"] == 1
-    assert train(data_dir, tmp_path, resume=True, **small).summary["status"] == "finished"
+    assert train(data_dir, tmp_path, **small).summary["status"] == "finished"
 
 
 @pytest.mark.long
@@ -302,11 +300,11 @@ def test_a_run_stops_at_its_probes_alone(tiny, tmp_path, data_dir):
         with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
             turns.open("", config, stops_at_epochs=stops)
             folder = turns.runs[""].recorder.folder
-            turns.take("", Session.advance)
+            turns.take("", lambda run: next(loops.train(run)))
             for _ in range(0 if stops else 2):
-                turns.take("", Session.evaluate)
+                turns.take("", Run.evaluate)
             while turns.runs:
-                turns.take("", Session.advance)
+                turns.take("", lambda run: next(loops.train(run)))
         assert folder is not None
         curves.append(runs.read(folder))
     often, rarely = ({row["iteration"]: row for row in each.curve} for each in curves)

@@ -44,7 +44,7 @@ def test_it_stops_patience_after_its_best(tmp_path):
     at = record.curve[-2]["iteration"] + 1
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path / "c", progress=StopAt(at), **FAST)
-    train(data_dir, tmp_path / "c", resume=True, **FAST)
+    train(data_dir, tmp_path / "c", **FAST)
     (folder,) = (tmp_path / "c").iterdir()
     again = runs.read(folder)
     assert [row["probe_loss"] for row in again.curve] == losses

@@ -1,4 +1,4 @@
-"""A session of a run: sample and step on the clock; probe, recall, checkpoints, tables off it."""
+"""Training of a run: sample and step on the clock; probes, recall, checkpoints, records untimed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,8 +16,10 @@ import numpy as np
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DivergedError, Interrupted
 from ncfbench.models.towers import DeviceContent
+from ncfbench.runs.folder import held
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
+from ncfbench.runs.recorder import Recorder
 from ncfbench.sampling import plan_capacity
 from ncfbench.storage import schemas
 from ncfbench.timing import environment
@@ -39,25 +39,55 @@ LONG_BLOCK_SECONDS = 600.0
 """Seconds without a checkpoint after which one process writes one between probes, too."""
 
 
-class Session:
-    """Trains a run from its last checkpoint, alone or in turn with others; to be closed.
+def train(run: Run) -> Iterator[float]:
+    """Train a run to its end; yield the epochs that are done at each probe.
+
+    Between two probes other runs may have their turn: the run's ledger counts its own turns alone.
+    A generator that is dropped and made anew trains on.
+
+    Raises:
+        DivergedError: the loss stopped being finite.
+        KeyboardInterrupt: interrupted; :attr:`Run.is_saved` says whether the state was saved.
+    """
+    while not run.is_done:
+        with run.ledger.turn():
+            if run.iteration == 0:
+                run.record()
+            if not run.is_over():
+                run.train_to_probe()
+            if run.is_over():
+                run.finish()
+        yield run.epochs
+
+
+def train_epoch(run: Run) -> None:
+    """Train a run to the end of its epoch, by :func:`train`."""
+    for epochs in train(run):
+        if epochs.is_integer():
+            break
+
+
+class Run:
+    """A run that is open, from its last checkpoint on; to be closed.
 
     The first of several processes holds the run's folder and writes the records.
 
     Args:
-        ledger: charged with what the session does.
+        ledger: charged with what the run does.
         progress: shows the run to its user.
         interrupted: called after each iteration; when it is true, the run is saved and raises
             KeyboardInterrupt.
-        folder: the folder of a run to continue; by default a new one is made.
         content: the texts on the device, where several runs share them.
-        turns: an id of the sessions that take turns with this one
+        again: delete what the folder holds, and start again.
+        turns: an id of the runs that take turns with this one
             (:func:`ncfbench.runs.folder.are_interleaved`); None where it trains alone.
         stops_at_epochs: probe, evaluate and time steps at the end of each epoch. Else the run is
             probed as often as its settings say, and :meth:`evaluate` alone evaluates.
 
     Attributes:
         iteration_seconds: of the last block; None before the first.
+        is_done: whether the run is trained to its end and written.
+        is_saved: whether a checkpoint holds everything that was trained.
 
     Raises:
         DataError: a folder cannot be written, or its records are damaged.
@@ -71,19 +101,15 @@ class Session:
         progress: Progress,
         interrupted: Callable[[], bool],
         *,
-        folder: Path | None = None,
         content: DeviceContent | None = None,
+        again: bool = False,
         turns: str | None = None,
         stops_at_epochs: bool = True,
     ) -> None:
-        self.plan = plan
-        self.is_done = False
-        """True if the run is trained to its end and written."""
-        self.is_saved = False
-        """True if a checkpoint holds everything that was trained."""
+        self.plan, self.ledger = plan, ledger
+        self.is_done = self.is_saved = False
         self.iteration_seconds: float | None = None
-        self._ledger, self._progress, self._interrupted = ledger, progress, interrupted
-        self._config = plan.config
+        self._progress, self._interrupted = progress, interrupted
         self._schedule = replace(plan.schedule, stops_at_epochs=stops_at_epochs)
         self._group = ProcessGroup.current()
         self._losses: list[float] = []
@@ -95,7 +121,12 @@ class Session:
         self._times_steps = True
         self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
         with ExitStack() as stack, ledger.line("initialising"):
-            self.recorder = stack.enter_context(plan.open_recorder(ledger, progress, folder))
+            folder = None
+            if self._group.is_first:
+                given = plan.locations.runs_dir, plan.config, plan.dataset
+                folder = stack.enter_context(held(*given, again=again))
+            data = plan.dataset.fingerprint
+            self.recorder = Recorder(plan.config, data, plan.schedule, ledger, progress, folder)
             self._prepare(content, turns)
             stack.callback(self._end)
             self._begin()
@@ -106,7 +137,7 @@ class Session:
         """Make what training needs, and restore the last checkpoint."""
         plan, say = self.plan, self._progress.say
         if content is None:
-            with self._ledger.line("transfer"):
+            with self.ledger.line("transfer"):
                 content = jax.block_until_ready(DeviceContent.of(plan.dataset, [plan.config]))
         folder, parts = self.recorder.folder, (plan.config, plan.dataset, plan.layout)
         self._checkpoints = None if folder is None else Checkpoints(folder / "checkpoints", say)
@@ -115,7 +146,7 @@ class Session:
         restored = None
         if is_begun:  # memory holds one state: no initial one
             self._trainer = Trainer.without_state(*parts)
-            with self._ledger.line("checkpoint"):
+            with self.ledger.line("checkpoint"):
                 restored = self._restore()
         if restored is None:
             self._trainer, state = Trainer.create(*parts)
@@ -124,24 +155,24 @@ class Session:
             state, slots = restored
         self._evaluators = Evaluators(self._trainer, plan.dataset, content)
         self._evaluators.embedder.watch = self._progress.embedded
-        self._start = int(state.iteration)
-        self._epoch_was_cut = self._start > 0 and not self._schedule.ends_epoch(self._start)
+        start = int(state.iteration)
+        self._epoch_was_cut = start > 0 and not self._schedule.ends_epoch(start)
         """True if an interruption cut the current epoch: its times do not count."""
         self._environment = environment.describe(plan.layout.describe()) | {
             "updated_by_row": ["/".join(name) for name in self._trainer.optimizer.tables],
             "interleaved": [*self._turns, turns],
         }
         self.recorder.begin(
-            self._environment, self._evaluators.recall_reason, self._start if restored else None
+            self._environment, self._evaluators.recall_reason, start if restored else None
         )
-        loop = partial(TimedLoop, say=say, ledger=self._ledger)
-        self._loop = loop(self._trainer, state, content, plan.sampler, slots, self._start)
+        made = self._trainer, state, content, plan.sampler, slots, start
+        self._loop = TimedLoop(*made, say=say, ledger=self.ledger)
 
     def _begin(self) -> None:
-        config, schedule = self._config, self._schedule
+        config = self.plan.config
         self.recorder.write_environment()
         title = f"{config.dataset} {config.encoder} {config.loss} {config.sampler}"
-        self._progress.begin(title, schedule.last, self._start)
+        self._progress.begin(title, self._schedule.last, self.iteration)
         for note in self._evaluators.notes():
             self._progress.say(note)
         self._others = OtherPrograms() if self._group.count == 1 else None
@@ -153,7 +184,7 @@ class Session:
 
     def close(self) -> None:
         """Release the run's folder and memory."""
-        with self._ledger.turn():
+        with self.ledger.turn():
             self._stack.close()
 
     @property
@@ -162,58 +193,167 @@ class Session:
         return self._loop.iteration
 
     @property
-    def epoch(self) -> int:
-        """Whole epochs that are done."""
-        return int(self._schedule.epoch_of(self.iteration))
+    def epochs(self) -> float:
+        """Epochs that are done; whole at an epoch's end."""
+        return self._schedule.epoch_of(self.iteration)
 
-    def catch_up_until(self, epoch: int) -> None:
-        """Exclude the times up to an epoch: the runs that this one takes turns with wait for it."""
-        self._catch_up_epochs = epoch
+    def is_over(self) -> bool:
+        """Return whether all is trained; several processes ask together."""
+        is_last = self.iteration == self._schedule.last
+        if self.plan.config.epochs or is_last:
+            return is_last
+        with self.ledger.line("collective"):
+            return bool(self._group.any(self.recorder.is_over)[0])
 
-    def advance_epoch(self) -> bool:
-        """Train to the end of the epoch like :meth:`advance`; return whether the run is done."""
-        self.advance()
-        while not (self.is_done or self._schedule.ends_epoch(self.iteration)):
-            self.advance()
-        return self.is_done
+    def finish(self) -> None:
+        """Save a run that is over, and close it."""
+        self._save_checkpoint()
+        self._write("finished")
+        self.is_done = True
+        self.close()
 
-    def advance(self, seconds: float | None = None) -> None:
-        """Train to the next probe, and record there; after the last, finish the run and close it.
+    def save(self) -> None:
+        """Save the state of a run that is to continue later."""
+        with self.ledger.turn():
+            self._save_checkpoint()
+            self._write("interrupted")
+            self.is_saved = True
 
-        Args:
-            seconds: of training, after which it stops between two iterations, whatever these take;
-                nothing is recorded there, nor at probes. One iteration is the least; the first one
-                shows how many fit. The numbers that a run trains do not depend on such stops.
+    def catch_up_until(self, epoch: float) -> None:
+        """Mark times before an epoch as unused: the runs that this one takes turns with wait."""
+        self._catch_up_epochs = int(epoch)
+
+    def train_for(self, seconds: float) -> None:
+        """Train for some seconds, to half an iteration, whatever its iterations take, or to the end
+        of the run, which it then finishes.
+
+        Nothing is recorded at the probes on the way. One iteration is the least, and the first one
+        shows how many fit. The numbers that a run trains do not depend on such stops.
 
         Raises:
-            DivergedError: the loss stopped being finite.
-            KeyboardInterrupt: interrupted; :attr:`is_saved` says whether the state was saved.
+            DivergedError, KeyboardInterrupt: see :func:`train`.
         """
-        with self._ledger.turn():
-            if seconds is not None:
-                self._train_for(seconds)
-            elif self.iteration == 0:
-                self._record()
-            if seconds is None and not self._is_over():
-                self._train_block()
-            if self._is_over():
-                if seconds is not None and not self._is_recorded:
-                    self._record()
-                self._finish()
-                self.close()
+        with self.ledger.turn():
+            left = seconds
+            while self.iteration < self._schedule.last:
+                stop, pace = self._schedule.next_stop(self.iteration), self.iteration_seconds
+                fitting = max(round(left / pace) if pace else 1, 1)
+                left -= self._train_block(min(stop, self.iteration + fitting), seconds=left)
+                if self.iteration == stop:
+                    self._settle()
+                self._agree_to_stop(is_at_probe=False)
+                if left <= (self.iteration_seconds or 0.0) / 2:
+                    break
+            if self.is_over():
+                if not self._is_recorded:
+                    self.record()
+                self.finish()
 
-    def _is_over(self) -> bool:
-        is_last = self.iteration == self._schedule.last
-        if self._config.epochs or is_last:
-            return is_last
-        with self._ledger.line("collective"):
-            return bool(self._group.any(self.recorder.is_over)[0])
+    def train_to_probe(self) -> None:
+        """Train to the next probe, and record there."""
+        stop = self._schedule.next_stop(self.iteration)
+        while self.iteration < stop:
+            self._train_block(stop)
+            if self.iteration < stop:
+                if self._interrupted():
+                    break
+                self._save_checkpoint()  # the last one is long ago
+        if is_at_probe := self.iteration == stop:
+            self._settle()
+            self.record()
+        self._agree_to_stop(is_at_probe=is_at_probe)
+
+    def _train_block(self, stop: int, seconds: float | None = None) -> float:
+        """Train to an iteration, or less far: for some seconds, or until one process is interrupted
+        or has had no checkpoint for long. Return the seconds of training.
+        """
+        self.is_saved = False
+        first, slots, began = self.iteration, float(self._loop.item_slots), time.perf_counter()
+        overdue = self._checkpoint_due + LONG_BLOCK_SECONDS - CHECKPOINT_SECONDS
+        catches_up = self._schedule.epoch_of(first) < self._catch_up_epochs
+
+        def after_iteration() -> bool:
+            self._progress.advance(self.iteration, slots)
+            now = time.perf_counter()
+            if seconds is not None and now - began >= seconds:
+                return True
+            is_overdue = seconds is None and now >= overdue
+            # Several processes stop together, at the end of a block.
+            return self._group.count == 1 and (self._interrupted() or is_overdue)
+
+        losses = self._loop.full_block(stop - first, stop=after_iteration)
+        samples = self._loop.take_samples()
+        was_cut = seconds is None and self.iteration < stop and self._interrupted()
+        self.recorder.take(samples, resumed=self._epoch_was_cut or catches_up or was_cut)
+        self._losses += losses
+        bad = np.flatnonzero(~np.isfinite(losses))
+        if len(bad):
+            self._diverge(first + int(bad[0]) + 1, "The loss")
+        trained = math.fsum(sample.seconds for sample in samples if sample.kind == "full")
+        self.iteration_seconds = trained / len(losses)
+        if not self._schedule.stops_at_epochs:
+            self._epoch_was_cut = False
+        return trained
+
+    def _settle(self) -> None:
+        """Bring all rows up to date at a probe, and time steps at an epoch's end."""
+        with self.ledger.line("probe"):
+            self._loop.settle()
+        if self._schedule.stops_at_epochs and self._schedule.ends_epoch(self.iteration):
+            self._epoch_was_cut = False
+            self._time_steps()
+
+    def _time_steps(self) -> None:
+        """Time the step account, which runs on a copy of the state, where memory can hold one."""
+        with self.ledger.line("collective"):
+            (has_none,) = self._group.any(not self._loop.has_room_for_copy())
+        if not has_none:
+            self._loop.step_block(self._schedule.step_batches)
+            self.recorder.take(self._loop.take_samples())
+        elif self._times_steps:
+            self._progress.say(
+                "Steps are not timed by themselves: memory has no room for a copy of the state."
+            )
+        self._times_steps = not has_none
+
+    def _agree_to_stop(self, *, is_at_probe: bool) -> None:
+        """Save a run that is interrupted, and raise; write a checkpoint at a probe where one is
+        due.
+        """
+        is_due = is_at_probe and time.perf_counter() >= self._checkpoint_due
+        with self.ledger.line("collective"):
+            flags = self._interrupted(), is_due and self._checkpoints is not None
+            interrupted, is_due = self._group.any(*flags)
+        if interrupted and self.iteration < self._schedule.last:
+            self.save()
+            raise Interrupted(self.recorder.folder)
+        if is_due:
+            self._save_checkpoint()
+
+    def record(self) -> None:
+        """Probe, and evaluate where that is due; add a row to the curve."""
+        iteration, parameters = self.iteration, self._parameters()
+        with self._timed("probe"):
+            probe_loss = self._evaluators.probe(parameters)
+        if not math.isfinite(probe_loss):
+            self._diverge(iteration, "The probe")
+        row: dict[str, Any] = dict.fromkeys(schemas.CURVE.names)
+        row["iteration"], row["epoch"] = iteration, self.epochs
+        row["probe_loss"] = probe_loss
+        row["batch_loss"] = float(np.mean(self._losses)) if self._losses else None
+        self._losses = []
+        is_due = self._schedule.stops_at_epochs or iteration == self._schedule.last
+        ends_epoch = self._schedule.ends_epoch(iteration)
+        evaluated = self._evaluated(parameters) if ends_epoch and is_due else {}
+        self.recorder.record(row, evaluated)
+        if evaluated:
+            self._keep_best()
 
     def evaluate(self) -> None:
         """Evaluate at this iteration, unless that was done; the curve's row gets it."""
-        with self._ledger.turn():
+        with self.ledger.turn():
             if self.iteration and not self._is_recorded:
-                self._record()
+                self.record()
             if self.iteration and not self.recorder.is_evaluated:
                 evaluated = self._evaluated(self._parameters())
                 self.recorder.add_evaluations(self.iteration, evaluated)
@@ -223,7 +363,7 @@ class Session:
         """Return about how many seconds a probe and an evaluation embed costly items; the first
         call times a block of them.
         """
-        with self._ledger.turn(), self._ledger.line("probe"):
+        with self.ledger.turn(), self.ledger.line("probe"):
             return self._evaluators.forecast(self._parameters())
 
     @property
@@ -236,130 +376,18 @@ class Session:
         row = self.recorder.last_row
         return row is not None and row["iteration"] == self.iteration
 
-    def save(self) -> None:
-        """Save the state of a run that is to continue later."""
-        with self._ledger.turn():
-            self._save_checkpoint()
-            self._write("interrupted")
-            self.is_saved = True
-
-    def _finish(self) -> None:
-        self._save_checkpoint()
-        self._write("finished")
-        self.is_done = True
-
-    def _train_for(self, seconds: float) -> None:
-        """Train for some seconds, to half an iteration, or to the end of the run."""
-        left = seconds
-        while self.iteration < self._schedule.last:
-            left -= self._train_block(left)
-            if left <= (self.iteration_seconds or 0.0) / 2:
-                break
-
-    def _train_block(self, seconds: float | None = None) -> float:
-        """Train to the next stop, or for some seconds if these are over before; return the seconds
-        of training.
-        """
-        self.is_saved = False
-        first, slots, began = self.iteration, float(self._loop.item_slots), time.perf_counter()
-        stop = wanted = self._schedule.next_stop(first)
-        ends_epoch = self._schedule.ends_epoch(stop)
-        if seconds is not None:
-            pace = self.iteration_seconds
-            wanted = min(stop, first + max(round(seconds / pace) if pace else 1, 1))
-
-        catches_up = self._schedule.epoch_of(first) < self._catch_up_epochs
-        # Several processes stop together, at the end of a block.
-        is_alone = self._group.count == 1
-
-        def is_overdue() -> bool:
-            late = LONG_BLOCK_SECONDS - CHECKPOINT_SECONDS
-            return time.perf_counter() >= self._checkpoint_due + late
-
-        def after_iteration() -> bool:
-            self._progress.advance(self.iteration, slots)
-            if seconds is not None and time.perf_counter() - began >= seconds:
-                return True
-            return is_alone and (self._interrupted() or (seconds is None and is_overdue()))
-
-        while True:
-            first = self.iteration
-            losses = self._loop.full_block(wanted - first, stop=after_iteration)
-            samples, is_cut = self._loop.take_samples(), self.iteration < stop
-            goes_on = seconds is None and is_cut and not self._interrupted()
-            was_cut = seconds is None and is_cut and not goes_on
-            self.recorder.take(samples, resumed=self._epoch_was_cut or catches_up or was_cut)
-            self._losses += losses
-            bad = np.flatnonzero(~np.isfinite(losses))
-            if len(bad):
-                self._diverge(first + int(bad[0]) + 1, "The loss")
-            if not goes_on:
-                break
-            self._save_checkpoint()
-        trained = math.fsum(sample.seconds for sample in samples if sample.kind == "full")
-        self.iteration_seconds = trained / len(losses)
-        if ends_epoch or not self._schedule.stops_at_epochs:
-            self._epoch_was_cut = False
-        if not is_cut:
-            with self._ledger.line("probe"):
-                self._loop.settle()
-            if ends_epoch and self._schedule.stops_at_epochs:
-                self._time_steps()
-            if seconds is None:
-                self._record()
-        with self._ledger.line("collective"):
-            is_due = not is_cut and time.perf_counter() >= self._checkpoint_due
-            interrupted, is_due = self._group.any(
-                self._interrupted(), is_due and self._checkpoints is not None
-            )
-        if interrupted and self.iteration < self._schedule.last:
-            self.save()
-            raise Interrupted(self.recorder.folder)
-        if is_due and seconds is None:
-            self._save_checkpoint()
-        return trained
-
-    def _time_steps(self) -> None:
-        """Time the step account, which runs on a copy of the state, where memory can hold one."""
-        with self._ledger.line("collective"):
-            (has_none,) = self._group.any(not self._loop.has_room_for_copy())
-        if not has_none:
-            self._loop.step_block(self._schedule.step_batches)
-            self.recorder.take(self._loop.take_samples())
-        elif self._times_steps:
-            self._progress.say(
-                "Steps are not timed by themselves: memory has no room for a copy of the state."
-            )
-        self._times_steps = not has_none
-
-    def _record(self) -> None:
-        iteration, state = self.iteration, self._settled()
-        parameters = self._trainer.layout.to_one_device(state.parameters)
-        ends_epoch = self._schedule.ends_epoch(iteration)
-        with self._timed("probe"):
-            probe_loss = self._evaluators.probe(parameters)
-        if not math.isfinite(probe_loss):
-            self._diverge(iteration, "The probe")
-        row: dict[str, Any] = dict.fromkeys(schemas.CURVE.names)
-        row["iteration"], row["epoch"] = iteration, self._schedule.epoch_of(iteration)
-        row["probe_loss"] = probe_loss
-        row["batch_loss"] = float(np.mean(self._losses)) if self._losses else None
-        is_due = self._schedule.stops_at_epochs or iteration == self._schedule.last
-        evaluated = self._evaluated(parameters) if ends_epoch and is_due else {}
-        self._losses = []
-        self.recorder.record(row, evaluated)
-        if evaluated:
-            self._keep_best()
-
     def _keep_best(self) -> None:
         """Copy the parameters to the host if their epoch is the one to report so far."""
-        with self._ledger.line("collective"):
+        with self.ledger.line("collective"):
             (is_best,) = self._group.any(self.recorder.reported_iteration == self.iteration)
         if is_best:
-            with self._ledger.line("checkpoint"):
-                state = self._settled()
-                parameters = self._trainer.layout.to_host(state.parameters)
+            with self.ledger.line("checkpoint"):
+                parameters = self._trainer.layout.to_host(self._settled().parameters)
                 self._best = Best(self.iteration, jax.tree.map(np.array, parameters))
+
+    def _evaluated(self, parameters: Parameters) -> dict[str, Evaluation]:
+        with self._timed("evaluation"):
+            return self._evaluators.evaluate(parameters)
 
     def _parameters(self) -> Parameters:
         return self._trainer.layout.to_one_device(self._settled().parameters)
@@ -374,14 +402,10 @@ class Session:
             return state
         return self._trainer.settle(copy_state(state))
 
-    def _evaluated(self, parameters: Parameters) -> dict[str, Evaluation]:
-        with self._timed("evaluation"):
-            return self._evaluators.evaluate(parameters)
-
     def _diverge(self, iteration: int, value: str) -> None:
         message = (
             f"{value} is not finite at iteration {iteration}. Use a smaller"
-            f" --learning-rate (now {self._config.learning_rate:g})."
+            f" --learning-rate (now {self.plan.config.learning_rate:g})."
         )
         self._write("diverged", message)
         folder = self.recorder.folder
@@ -392,7 +416,7 @@ class Session:
     def _timed(self, kind: str) -> Iterator[None]:
         """Charge what happens inside to a line of the ledger, and record a sample of it."""
         watch = Stopwatch()
-        with self._ledger.line(kind):
+        with self.ledger.line(kind):
             watch.start()
             yield
             watch.stop()
@@ -412,7 +436,7 @@ class Session:
             return None
         state, extra, self._best = saved or (shapes, {}, None)
         self._losses, self._turns = extra.get("pending_losses", []), extra.get("interleaved", [])
-        with self._ledger.line("collective"):
+        with self.ledger.line("collective"):
             slots = int(self._group.from_first(np.int32(extra.get("item_slots", 0))))
             state = self._trainer.from_host(self._group.from_first(state))
         return state, slots

@@ -1,4 +1,4 @@
-"""Sweep files: presets, users' own TOML files, and the copy that a trained sweep leaves behind.
+"""Grids of settings: presets and TOML files, and the cells that they expand to.
 
 A sweep is a TOML file of settings, named like the flags of ``ncfbench run``. A list is a dimension
 of the grid::
@@ -9,19 +9,20 @@ of the grid::
     stratum_size = [2, 4, 8]
     seed = [0, 1, 2]
 
-Tables ``[[cells]]`` name combinations of further settings one by one. A sweep that trains writes
-its settings, with all replacements made, to ``sweeps/NAME.toml`` below the runs. That file expands
-to the same cells.
+Tables ``[[cells]]`` name combinations of further settings one by one. Every combination of the
+values is a cell. Combinations that cannot work are left out with the reason. Combinations that come
+to the same are one cell: ``iid`` has no strata, so all its cells of one seed are one.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ncfbench.catalog import BUILT_IN
 from ncfbench.config import (
@@ -29,20 +30,82 @@ from ncfbench.config import (
     MAX_SEED,
     SETTINGS,
     RunConfig,
+    complete,
     convert,
+    default_values,
+    identity_of,
     named_once,
     read_toml,
     split_assignment,
     toml_value,
 )
 from ncfbench.data.assets import name_files
-from ncfbench.errors import DataError, UsageError, nearest
+from ncfbench.errors import (
+    DataError,
+    DivergedError,
+    NcfbenchError,
+    UsageError,
+    first_line,
+    nearest,
+)
+from ncfbench.runs import folder as runs
+from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
 from ncfbench.settings import Kind
-from ncfbench.storage import tables
 from ncfbench.sweeps.presets import preset_paths
 
-FOLDER = "sweeps"
-"""Below the folder of the runs: the files of the sweeps that were trained there."""
+IDENTITY = ("dataset", "encoder", "loss", "sampler", "seed")
+"""Settings that every label of a cell names."""
+Status = Literal["done", "diverged", "interrupted", "left", "failed"]
+STATUSES: Mapping[str, Status] = {"finished": "done", "diverged": "diverged"}
+"""Those of cells by those of finished runs."""
+
+
+@dataclass(eq=False)
+class Cell:
+    """A run of a sweep, and how far it is: by its folder, or by how its training ended.
+
+    Args:
+        config: its settings.
+        folder: of its run, made or not; None before :meth:`read`.
+    """
+
+    config: RunConfig
+    status: Status = "left"
+    folder: Path | None = None
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    message: str = ""
+    exit_code: int = 0
+
+    @property
+    def epochs(self) -> float:
+        """Epochs that are done."""
+        return float(self.summary.get("epochs") or 0.0)
+
+    @property
+    def is_over(self) -> bool:
+        """True if training it again changes nothing: it is done, or it diverged."""
+        return self.status in ("done", "diverged")
+
+    def read(self, runs_dir: Path, data_fingerprint: str) -> None:
+        """Read how far it is. A cell that failed, or whose records are damaged, is ``failed``."""
+        self.folder = runs.path_of(runs_dir, self.config, data_fingerprint)
+        try:
+            is_begun = (self.folder / "summary.parquet").exists()
+            self.summary = runs.read(self.folder).summary if is_begun else {}
+        except (DataError, UsageError) as error:
+            self.fail(error)
+        if self.status != "failed":
+            status = self.summary.get("status")
+            self.status = STATUSES.get(status, "interrupted") if status else "left"
+            self.message = str(self.summary.get("message") or "")
+            self.exit_code = DivergedError.exit_code if self.status == "diverged" else 0
+
+    def fail(self, error: BaseException) -> None:
+        """Note the error that ended its training."""
+        has_diverged = isinstance(error, DivergedError)
+        self.status = "diverged" if has_diverged else "failed"
+        self.message = str(error) if has_diverged else first_line(error)
+        self.exit_code = getattr(error, "exit_code", NcfbenchError.exit_code)
 
 
 @dataclass(frozen=True)
@@ -58,17 +121,6 @@ class Sweep:
     title: str
     axes: Mapping[str, tuple[Any, ...]]
     cells: tuple[Mapping[str, Any], ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The sweep as TOML, which :func:`read_sweep` reads back unchanged."""
-        parts: list[tuple[str, Mapping[str, Any]]] = [("", {"title": self.title, **self.axes})]
-        parts += [("[[cells]]", cell) for cell in self.cells]
-        lines: list[str] = []
-        for heading, values in parts:
-            lines += ["", heading] if heading else []
-            lines += [f"{name} = {toml_value(value)}" for name, value in values.items()]
-        return "".join(f"{line}\n" for line in lines)
 
 
 def with_named_files(sweep: Sweep, data_dir: Path, say: Callable[[str], None]) -> Sweep:
@@ -133,32 +185,6 @@ def _count_seeds(count: int, first: int) -> tuple[int, ...]:
     if first + count - 1 > MAX_SEED:
         raise UsageError(f"--seeds {count}: the last would be above {MAX_SEED}.")
     return tuple(range(first, first + count))
-
-
-def write_sweep(sweep: Sweep, runs_dir: Path) -> Path:
-    """Write a sweep's file to ``sweeps`` below the runs, and return its path.
-
-    The same sweep has the same file. A different sweep of the same name gets a digest of its
-    content in the file's name.
-
-    Raises:
-        DataError: the file cannot be written.
-    """
-    name = re.sub(r"[^\w.-]+", "-", sweep.name, flags=re.ASCII)[:64]
-    digest = hashlib.sha256(sweep.text.encode("utf-8", "replace")).hexdigest()[:8]
-    for stem in (name, f"{name}-{digest}"):
-        path = runs_dir / FOLDER / f"{stem}.toml"
-        content = f"# To train it again: ncfbench sweep {path.name}\n{sweep.text}"
-        encoded = content.encode("utf-8", "replace")
-        with tables.storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            found = path.read_bytes() if path.exists() else None
-        if found is None:
-            with tables.atomic_path(path) as temporary:
-                temporary.write_bytes(encoded)
-        if found in (None, encoded):
-            return path
-    raise DataError(f"{path} was changed by hand. Rename it, and repeat the command.")
 
 
 def _find(source: str) -> Path:
@@ -231,3 +257,92 @@ def _read_cells(
         axes = _read_axes({**given, **named})
         found.append({name: axes[name][0] for name in named})
     return found
+
+
+def expand(
+    axes: Mapping[str, Sequence[Any]],
+    further: Sequence[Mapping[str, Any]] = (),
+    check: Callable[[RunConfig], object] = lambda config: None,
+) -> tuple[list[Cell], Counter[str]]:
+    """Return the cells of a grid, those of the first seed first, and how many combinations are left
+    out by reason.
+
+    Args:
+        axes: values by setting; every combination is tried.
+        further: combinations of more settings, each tried with every combination of the axes.
+        check: raises UsageError for settings that cannot work with their data.
+
+    Raises:
+        UsageError: no combination can work; the message gives the first one's reason.
+    """
+    # The seed varies slowest, so that a sweep that stops early has whole seeds.
+    names = sorted(axes, key=lambda name: name != "seed")
+    cells: dict[str, Cell] = {}
+    left_out: Counter[str] = Counter()
+    for *values, more in itertools.product(*(axes[name] for name in names), further or ({},)):
+        combination = dict(zip(names, values, strict=True)) | more
+        try:
+            config = complete(combination, ignore_unknown=True)
+            check(config)
+        except UsageError as error:
+            left_out[str(error)] += 1
+        else:
+            cells.setdefault(identity(config), Cell(config))
+    if not cells:
+        raise UsageError(f"No combination of the sweep can work. The first: {next(iter(left_out))}")
+    return list(cells.values()), left_out
+
+
+def identity(config: RunConfig) -> str:
+    """Return a text that two cells share if their runs have the same numbers and times."""
+    values = identity_of(config) | {"devices": config.devices}
+    return json.dumps(values, sort_keys=True, default=str)
+
+
+def group_cells(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Return the cells in groups whose times are compared, ordered by their first cells.
+
+    A group has one seed, and the same settings but for those of the arms.
+    """
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        shared = shared_settings(cell.config) | {"seed": cell.config.seed}
+        groups.setdefault(json.dumps(shared, sort_keys=True), []).append(cell)
+    return list(groups.values())
+
+
+def label_cells(cells: Sequence[Cell]) -> dict[Cell, str]:
+    """Return a unique short name for each cell: what it trains, b, and settings that vary."""
+    names, labels = _varying(cells), {}
+    for cell in cells:
+        config = cell.config
+        arm = [config.sampler, Variant.of(config).note(config.encoder)]
+        words = [config.dataset, config.encoder, config.loss, *arm, *_values(config, names)]
+        labels[cell] = " ".join([*filter(None, words), f"seed {config.seed}"])
+    return labels
+
+
+def _varying(cells: Sequence[Cell]) -> list[str]:
+    """Return the settings, beside those of arms and b, in which cells differ from each other and
+    some from the defaults: a value that follows from the loss or the encoder distinguishes nothing.
+    """
+    settings = [cell.config.to_dict() for cell in cells]
+    defaults = [default_values(cell.config) for cell in cells]
+    of_arms = {name for cell in cells for name in cell.config.sampler_settings}
+    return [
+        name
+        for name in dict.fromkeys(name for values in settings for name in values)
+        if name not in {*IDENTITY, *ARM_SETTINGS, "batch_size", *of_arms}
+        and len({str(values[name]) for values in settings if name in values}) > 1
+        and any(
+            str(values[name]) != str(usual[name])
+            for values, usual in zip(settings, defaults, strict=True)
+            if name in values
+        )
+    ]
+
+
+def _values(config: RunConfig, names: Sequence[str]) -> list[str]:
+    values = config.to_dict()
+    shown = [f"{name}={values[name]}" for name in names if name in values]
+    return [f"b={config.batch_size}", *shown]

@@ -1,26 +1,41 @@
-"""A whole sweep: its cells with their data, trained in turn."""
+"""A sweep: its cells with their data, trained in turn.
+
+The cells of a group take turns, one epoch each, so that a disturbance of the machine meets all of
+them. All cells of a group are open at once, with their states on the device. A cell that fails or
+diverges leaves its group, and the others continue.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
+
+import jax
 
 from ncfbench.config import Folder, Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.distributed import simulate
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError, DivergedError, UsageError
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
+from ncfbench.runs import signals
 from ncfbench.sampling import make_sampler
-from ncfbench.sweeps import runner
-from ncfbench.sweeps.cells import Cell, exit_code, expand, read_progress
-from ncfbench.sweeps.files import Sweep, read_sweep, with_named_files, write_sweep
+from ncfbench.storage import locks
+from ncfbench.sweeps.grid import Cell, Sweep, expand, group_cells, read_sweep, with_named_files
 from ncfbench.sweeps.progress import SweepProgress
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
+from ncfbench.training.train import train_epoch
+from ncfbench.training.turns import Turns
+
+STOPPING = (
+    "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last"
+    " checkpoints."
+)
 
 
 @dataclass
@@ -31,8 +46,6 @@ class SweepRun:
         datasets: the data sets of all cells, by name.
         chosen: the cells to train, all or one.
         left_out: number of combinations that cannot work, by reason.
-        problems: messages on run folders that cannot be used.
-        file: the sweep's own file below the runs; None where nothing was trained.
     """
 
     sweep: Sweep
@@ -41,8 +54,6 @@ class SweepRun:
     cells: Sequence[Cell]
     chosen: Sequence[Cell]
     left_out: Counter[str]
-    problems: Sequence[str] = ()
-    file: Path | None = None
 
     @classmethod
     def of(cls, sweep: Sweep, locations: Locations, tell: Callable[[str], None]) -> SweepRun:
@@ -66,8 +77,6 @@ class SweepRun:
         cells, left_out = expand(sweep.axes, sweep.cells, check)
         for reason, count in left_out.items():
             tell(f"Left out ({count}): {reason}")
-        used = {cell.config.dataset for cell in cells}
-        datasets = {name: dataset for name, dataset in datasets.items() if name in used}
         return cls(sweep, locations, datasets, cells, cells, left_out)
 
     @property
@@ -77,8 +86,21 @@ class SweepRun:
 
     def read(self) -> None:
         """Read how far the cells are."""
-        fingerprints = {name: dataset.fingerprint for name, dataset in self.datasets.items()}
-        self.problems = read_progress(self.cells, self.locations.runs_dir, fingerprints)
+        read_cells(self.cells, self.datasets, self.locations)
+
+
+def exit_code(cells: Iterable[Cell]) -> int:
+    """Return 0 where no cell failed or diverged, else the first failure's code, else 5."""
+    codes = [cell.exit_code for cell in cells if cell.status in ("diverged", "failed")]
+    return next((code for code in codes if code != DivergedError.exit_code), max(codes, default=0))
+
+
+def read_cells(
+    cells: Iterable[Cell], datasets: Mapping[str, Dataset], locations: Locations
+) -> None:
+    """Read how far cells are."""
+    for cell in cells:
+        cell.read(locations.runs_dir, datasets[cell.config.dataset].fingerprint)
 
 
 def sweep(
@@ -96,7 +118,8 @@ def sweep(
     ``settings`` replace those of the sweep; a list makes an axis of the grid.
 
     Raises:
-        DataError, KeyboardInterrupt, UsageError: see :func:`run_sweep` and :func:`read_sweep`.
+        DataError, KeyboardInterrupt, UsageError: see :func:`run_sweep` and
+            :func:`~ncfbench.sweeps.grid.read_sweep`.
     """
     locations = Locations.of(data_dir, runs_dir)
     wanted = read_sweep(str(source), flags=settings, seeds=seeds)
@@ -135,14 +158,70 @@ def run_sweep(
                 f"--cell {cell}: the sweep has {len(run.cells)} cells, 0 to {len(run.cells) - 1}."
             )
         run.chosen = [run.cells[cell]]
-    simulate(max(each.config.devices for each in run.chosen))
+    simulate(max(chosen.config.devices for chosen in run.chosen))
     keep_compiled(tell)
-    if dry_run:
-        run.read()
-        return run
-    run.file = write_sweep(run.sweep, locations.runs_dir)
-    others.warn(tell)
-    runner.train(run.chosen, run.datasets, locations, progress(), is_alone=cell is None)
+    if not dry_run:
+        others.warn(tell)
+        train_cells(run.chosen, run.datasets, locations, progress(), is_alone=cell is None)
+        others.warn(tell)
     run.read()
-    others.warn(tell)
     return run
+
+
+def train_cells(
+    cells: Sequence[Cell],
+    datasets: Mapping[str, Dataset],
+    locations: Locations,
+    progress: SweepProgress,
+    *,
+    is_alone: bool = True,
+) -> None:
+    """Train all cells that are not over, in turn, and resume those that were begun.
+
+    Each cell keeps how it ended: its status, message and exit code.
+
+    Args:
+        datasets: the data sets of all cells, by name.
+        is_alone: refuse to train beside another sweep in the folder, whose cells would be these.
+
+    Raises:
+        DataError: the folder of the runs cannot be written.
+        KeyboardInterrupt: interrupted; the open cells were saved, and the same call resumes.
+        UsageError: another process runs a sweep in this folder.
+    """
+    with (
+        locks.held(locations.runs_dir, "running a sweep in") if is_alone else nullcontext(),
+        signals.deferred_signals(progress.say, STOPPING) as interrupted,
+    ):
+        read_cells(cells, datasets, locations)
+        progress.begin(cells)
+        try:
+            for group in group_cells(cells):
+                if left := [cell for cell in group if not cell.is_over]:
+                    dataset = datasets[left[0].config.dataset]
+                    _train_group(left, dataset, locations, progress, interrupted)
+        finally:
+            progress.end()
+
+
+def _train_group(
+    cells: Sequence[Cell],
+    dataset: Dataset,
+    locations: Locations,
+    progress: SweepProgress,
+    interrupted: Callable[[], bool],
+) -> None:
+    def fail(cell: Cell, error: BaseException) -> None:
+        cell.fail(error)
+        progress.finish(cell)
+
+    content = jax.block_until_ready(DeviceContent.of(dataset, [cell.config for cell in cells]))
+    with Turns(dataset, content, locations, interrupted, fail) as turns:
+        for cell in cells:
+            turns.open(cell, cell.config, progress.follow(cell))
+        turns.catch_up()
+        # After an interruption, cells that are behind catch up first.
+        while (behind := turns.behind(lambda run: run.epochs // 1)) is not None:
+            if turns.take(behind, train_epoch):
+                behind.status = "done"
+                progress.finish(behind)
