@@ -18,7 +18,7 @@ from ncfbench.data.lsa import Ids
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.floors.kept import columns_of
-from ncfbench.floors.models import FLOORS, Fitted, Floor
+from ncfbench.floors.models import FLOORS, Fitted, Floor, cost, profile
 from ncfbench.floors.task import Features, HeldOut, Task, contents_of, tries_features
 from ncfbench.runs.quality import COMPARED, Evaluation, Exposure
 from ncfbench.runs.ranks import Scores
@@ -26,15 +26,13 @@ from ncfbench.storage.schemas import EVALUATED, FLOOR, OF_USERS
 from ncfbench.timing.clock import format_duration
 
 FITS = 4
-"""Penalties that a choice tries, as a rule."""
+"""Typical number of penalties that a choice tries."""
 RANKING_SECONDS = 2e-8
 """To rank one score of a user among all."""
 EFFICIENCY = 0.6
 """Speed of a Cholesky factor over that of a product."""
 WIDTHS = (16384, 8192, 4096, 2048)
 """Columns of the content that a floor may be fitted to where it cannot be to all."""
-NUMBER_BYTES = 4
-"""Bytes of a float32, of which all matrices are."""
 
 
 @dataclass(frozen=True)
@@ -139,15 +137,14 @@ def refusal(case: Case, name: str, penalty: float | None, budget_seconds: float)
     """Return why a floor that :func:`lack` lets pass is not fitted, as the end of a sentence; None
     if it is.
     """
-    floor = FLOORS[name]
-    needed = _bytes(case, floor)
+    needed = _bytes(case, name)
     if needed > case.memory_bytes:
         return (
             f"it needs about {needed / 2**30:.2g} GiB of memory, and"
             f" {case.memory_bytes / 2**30:.2g} GiB are free."
         )
-    is_chosen = bool(floor.penalties) and penalty is None
-    seconds = expected_seconds(case, floor, is_chosen=is_chosen)
+    is_chosen = bool(FLOORS[name].penalties) and penalty is None
+    seconds = expected_seconds(case, name, is_chosen=is_chosen)
     if seconds > budget_seconds:
         fewer = "; with one --penalty ncfbench floor takes less" if is_chosen else ""
         return (
@@ -158,10 +155,10 @@ def refusal(case: Case, name: str, penalty: float | None, budget_seconds: float)
     return None
 
 
-def expected_seconds(case: Case, floor: Floor, *, is_chosen: bool) -> float:
+def expected_seconds(case: Case, name: str, *, is_chosen: bool) -> float:
     """Return about how long a floor takes here, with the choice of its penalty or without."""
     seconds = {
-        split: floor.cost(case.task, len(links.candidates)).operations / _rate()
+        split: cost(name, case.task, len(links.candidates))[1] / _rate()
         + RANKING_SECONDS * links.n_scores
         for split, links in case.splits.items()
     }
@@ -247,7 +244,7 @@ def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choi
     if held_out is None:
         task, held_out = task.apart()
         by = f"a tenth of the training {'links' if task.leaves_out_known else 'items'}"
-    is_reusable = by == "validation" and 2 * _bytes(case, floor) <= case.memory_bytes
+    is_reusable = by == "validation" and 2 * _bytes(case, name) <= case.memory_bytes
     qualities: dict[float, Evaluation] = {}
     best: dict[float, tuple[Fitted, float]] = {}
 
@@ -318,12 +315,12 @@ def _chosen_content(
         return first
     given, ranked = (task, held_out) if held_out else task.apart()
     tasks = {title: replace(given, content_IxF=content) for title, content in contents.items()}
-    profile, candidates = FLOORS["profile"], ranked.candidates
-    if NUMBER_BYTES * profile.cost(tasks[first], len(candidates)).numbers > memory_bytes:
+    candidates = ranked.candidates
+    if cost("profile", given, len(candidates))[0] > memory_bytes:
         return first
 
     def recall(title: str) -> float:
-        return _recall(ranked.evaluate(profile.fit(tasks[title], 0.0)(candidates)))
+        return _recall(ranked.evaluate(profile(tasks[title])(candidates)))
 
     return max(contents, key=recall)
 
@@ -332,10 +329,9 @@ def _recall(quality: Evaluation) -> float:
     return float(quality.figures[f"recall_at_{COMPARED}"] or 0.0)
 
 
-def _bytes(case: Case, floor: Floor) -> float:
+def _bytes(case: Case, name: str) -> float:
     """Return the bytes of the matrices of a floor."""
-    costs = (floor.cost(case.task, len(links.candidates)) for links in case.splits.values())
-    return NUMBER_BYTES * max(cost.numbers for cost in costs)
+    return max(cost(name, case.task, len(links.candidates))[0] for links in case.splits.values())
 
 
 @functools.cache

@@ -33,18 +33,10 @@ BATCH_ROWS, BATCH_LINKS = 1024, 2**16
 
 SMALL = 64
 """Links of a product of a row: OpenBLAS spreads larger ones over threads that mostly wait."""
+NUMBER_BYTES = 4
+"""Bytes of a float32, of which all matrices are."""
 SLOW = 8
 """Operations of a large dense product in the time of one of a sparse product or a small system."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Numbers in the dense matrices of one fit and its candidates, and floating-point operations:
-    those that are :data:`SLOW` count as many of a large dense product.
-    """
-
-    numbers: float
-    operations: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,6 @@ class Floor:
 
     Attributes:
         fit: fits it to a task with a penalty.
-        cost: of fitting it to a task and scoring a number of candidates.
         needs_content: whether it reads the items' content.
         needs_links: whether it can rank only items with training links.
         narrows: whether it is fitted to the heaviest columns of the content where all take longer
@@ -63,7 +54,6 @@ class Floor:
     """
 
     fit: Callable[[Task, float], Fitted]
-    cost: Callable[[Task, int], Cost]
     needs_content: bool = False
     needs_links: bool = False
     narrows: bool = False
@@ -85,12 +75,6 @@ def profile(task: Task, penalty: float = 0.0) -> Fitted:
     )
 
 
-def profile_cost(task: Task, candidates: int) -> Cost:
-    """Return the cost of products of all known items with the candidates."""
-    links = 2.0 * SLOW * task.links_UxI.nnz * candidates
-    return Cost(candidates * len(task.known), _operations(task, candidates) + links)
-
-
 def ridge(task: Task, penalty: float) -> Fitted:
     """Regress a user's links on content: w_u = (X'X + penalty I)^-1 X'y_u (Hoerl, Kennard 1970).
 
@@ -100,7 +84,7 @@ def ridge(task: Task, penalty: float) -> Fitted:
     each penalty has both.
     """
     content, known = task.content, task.content[task.known]
-    is_primal = _width(task) <= len(task.known)
+    is_primal = content.shape[1] <= len(task.known)
     factor = _factor(_gram(known.T if is_primal else known), penalty)
 
     def fitted(candidates: Ids) -> Scores:
@@ -116,15 +100,6 @@ def ridge(task: Task, penalty: float) -> Fitted:
         return lambda users: np.asarray(chosen @ weights[:, users]).T
 
     return _by_content(task, fitted)
-
-
-def ridge_cost(task: Task, candidates: int) -> Cost:
-    """Return the cost of a factor and of the right sides of candidates or users."""
-    known, width = len(task.known), _width(task)
-    size, sides = min(known, width), min(candidates, task.links_UxI.shape[0])
-    products = _operations(task, size + sides) + 2.0 * SLOW * task.links_UxI.nnz * sides
-    solved = size**3 / 3 + 2.0 * size**2 * sides
-    return Cost(size**2 + sides * (width + known), products + solved)
 
 
 def ease(task: Task, penalty: float) -> Fitted:
@@ -150,14 +125,6 @@ def ease(task: Task, penalty: float) -> Fitted:
     return lambda candidates: _of_known(task, candidates, lambda users: scores_KxU[:, users].T)
 
 
-def ease_cost(task: Task, candidates: int) -> Cost:
-    """Return the cost of the inverse of a Gram matrix over users or items, and of its product."""
-    n_users, known, links = task.links_UxI.shape[0], len(task.known), task.links_UxI.nnz
-    size = min(n_users, known)
-    sides = known * n_users if n_users < known else 0
-    return Cost(2 * size**2 + sides, size**3 + 4.0 * SLOW * links * size)
-
-
 def ials(task: Task, penalty: float) -> Fitted:
     """Factorise all pairs by weighted least squares (Hu et al. 2008), of 64 dimensions."""
     links = task.links_UxI
@@ -168,48 +135,50 @@ def ials(task: Task, penalty: float) -> Fitted:
     return lambda candidates: lambda chosen: users[chosen] @ items[candidates].T
 
 
-def ials_cost(task: Task, candidates: int) -> Cost:
-    """Return the cost of all sweeps: a Gram matrix and a solution for each user and item."""
-    rows = task.links_UxI.shape[0] + len(task.known)
-    links = 2 * 2.0 * task.links_UxI.nnz * DIMENSION**2
-    solved = SLOW * rows * DIMENSION**3
-    vectors = 2 * sum(task.links_UxI.shape) * DIMENSION
-    return Cost(vectors, SWEEPS * (links + solved))
-
-
 FLOORS: Mapping[str, Floor] = {
-    "popularity": Floor(
-        popularity,
-        lambda task, candidates: Cost(candidates),
-        needs_links=True,
-    ),
-    "profile": Floor(
-        profile,
-        profile_cost,
-        needs_content=True,
-    ),
+    "popularity": Floor(popularity, needs_links=True),
+    "profile": Floor(profile, needs_content=True),
     "ridge": Floor(
         ridge,
-        ridge_cost,
         needs_content=True,
         narrows=True,
         penalties=(1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
     ),
     "ease": Floor(
-        ease,
-        ease_cost,
-        needs_links=True,
-        penalties=(3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0),
+        ease, needs_links=True, penalties=(3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
     ),
     "ials": Floor(
         ials,
-        ials_cost,
         needs_links=True,
         penalties=(0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3),
         settings={"dimension": DIMENSION, "sweeps": SWEEPS, "pairs_weight": PAIRS},
     ),
 }
 """The floors by name."""
+
+
+def cost(name: str, task: Task, candidates: int) -> tuple[float, float]:
+    """Return the bytes of the dense matrices of a fit and a number of candidates, and about how
+    many operations of a large dense product take as long.
+    """
+    n_users, n_known, links = task.links_UxI.shape[0], len(task.known), task.links_UxI.nnz
+    content = np.empty((0, 0)) if task.content_IxF is None else task.content_IxF
+    width, values = content.shape[1], content.size
+    factor, pairs, sides = min(width, n_known), min(n_users, n_known), min(candidates, n_users)
+    numbers, operations = {
+        "popularity": (candidates, 0.0),
+        "profile": (n_known * candidates, 2 * SLOW * links * candidates),
+        "ridge": (
+            factor**2 + sides * (width + n_known),
+            factor**3 / 3 + 2 * factor**2 * sides + 2 * SLOW * values * (factor + sides),
+        ),
+        "ease": (2 * pairs**2 + n_known * n_users * (n_users < n_known), pairs**3),
+        "ials": (
+            2 * sum(task.links_UxI.shape) * DIMENSION,
+            SWEEPS * DIMENSION**2 * (4 * links + SLOW * (n_users + n_known) * DIMENSION),
+        ),
+    }[name]
+    return NUMBER_BYTES * numbers, operations
 
 
 def factors(
@@ -347,14 +316,3 @@ def _inverse(gram: Float32, penalty: float) -> Float32:
         inverse[rows, rows.start :] = inverse[rows.start :, rows].T
         inverse[rows, rows] = square + np.tril(square, -1).T
     return np.asarray(inverse).T  # symmetric, and row by row, as products read it
-
-
-def _width(task: Task) -> int:
-    return int(task.content.shape[1])
-
-
-def _operations(task: Task, columns: int) -> float:
-    """Return the operations of a product of known items' content with some columns."""
-    content = task.content
-    values = SLOW * content.nnz if isinstance(content, sparse.sparray) else content.size
-    return float(2.0 * len(task.known) * values / max(content.shape[0], 1) * columns)

@@ -241,7 +241,7 @@ def test_a_cost_counts_about_the_bytes_of_the_matrices(name, n_users, width):
     FLOORS[name].fit(task, 5.0)(candidates)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    bytes_ = measure.NUMBER_BYTES * FLOORS[name].cost(task, len(candidates)).numbers
+    bytes_, _ = models.cost(name, task, len(candidates))
     assert 0.5 < bytes_ / peak < 2
 
 
@@ -260,15 +260,18 @@ def test_a_common_word_takes_no_memory():
 
 
 def test_the_operations_of_a_cost_are_those_of_the_matrices():
+    """Of 5 users, 40 items with a text of one word of 30, and 200 links."""
     links, content = sparse.csr_array(np.ones((5, 40))), sparse.csr_array(np.eye(40, 30))
     task = Task(links, content)
-    profile, ease = models.profile_cost(task, 10), models.ease_cost(task, 8)
-    assert profile.operations == models.SLOW * (2 * 30 * 10 + 2 * 200 * 10)
+    assert models.cost("popularity", task, 10)[1] == 0
+    assert models.cost("profile", task, 10)[1] == models.SLOW * 2 * 200 * 10
+    assert models.cost("ease", task, 8)[1] == 5**3
     for candidates, sides in ((3, 3), (8, 5)):
-        products = models.SLOW * (2 * 30 * (30 + sides) + 2 * 200 * sides)
+        products = models.SLOW * 2 * 30 * (30 + sides)
         solved = 30**3 / 3 + 2 * 30**2 * sides
-        assert models.ridge_cost(task, candidates).operations == products + solved
-    assert ease.operations == 5**3 + models.SLOW * 4 * 200 * 5
+        assert models.cost("ridge", task, candidates)[1] == products + solved
+    systems = 2 * 2 * 200 * 64**2 + models.SLOW * 45 * 64**3
+    assert models.cost("ials", Task(links), 8)[1] == 10 * systems
 
 
 def test_the_command_prints_one_table(folder):
