@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ncfbench.auditing.audit import audit_samplers as audit
     from ncfbench.data.store import open_dataset
     from ncfbench.data.store import prepare_dataset as prepare
-    from ncfbench.floors.pipeline import floor
+    from ncfbench.floors.floor import floor
     from ncfbench.profiling.profile import profile
     from ncfbench.racing.metric import log_metric
     from ncfbench.racing.pipeline import race
@@ -51,7 +51,7 @@ _FUNCTIONS = {
     "advise": ("advice.pipeline", "advise"),
     "audit": ("auditing.audit", "audit_samplers"),
     "export_vectors": ("training.export", "export_vectors"),
-    "floor": ("floors.pipeline", "floor"),
+    "floor": ("floors.floor", "floor"),
     "log_metric": ("racing.metric", "log_metric"),
     "open_dataset": ("data.store", "open_dataset"),
     "prepare": ("data.store", "prepare_dataset"),

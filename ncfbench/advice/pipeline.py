@@ -28,8 +28,8 @@ from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.errors import DataError, UsageError, first_line
 from ncfbench.floors import kept
+from ncfbench.floors.floor import fit_within
 from ncfbench.floors.models import Fitted
-from ncfbench.floors.pipeline import fit_within
 from ncfbench.floors.task import Task
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.beside import read_floors

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from ncfbench.runs.folder import BLEND_FILE
 from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.ranks import Scores
 from ncfbench.storage import tables
-from ncfbench.storage.schemas import BLEND, OF_USERS
+from ncfbench.storage.schemas import BLEND
 
 WEIGHTS = tuple(step / 10 for step in range(11))
 """Weights of the run that are tried."""
@@ -72,9 +72,9 @@ def standardised(scores: Scores, held_out: HeldOut) -> Scores:
     """Return scores with mean 0 and deviation 1 over each user's candidates."""
 
     def of(users: NDArray[np.integer]) -> Float32:
-        found = scores(users)
-        mean, deviation = scale(found, users, held_out.left_out)
-        return np.asarray((found - mean) / deviation)
+        raw = scores(users)
+        mean, deviation = scale(raw, users, held_out.left_out)
+        return np.asarray((raw - mean) / deviation)
 
     return of
 
@@ -96,13 +96,6 @@ def choose(floor: Scores, own: Scores, held_out: HeldOut, metric: str) -> Choice
     heights = {weight: float(each.figures[metric] or 0.0) for weight, each in tried.items()}
     best = max(WEIGHTS, key=lambda weight: (heights[weight], -abs(weight - 0.5)))
     return Choice(best, heights, tried[best])
-
-
-def columns(split: Literal["validation", "test"], quality: Evaluation) -> dict[str, Any]:
-    """Return the columns of :data:`ncfbench.storage.schemas.BLEND` on a split's quality."""
-    row: dict[str, Any] = {f"{split}_{name}": value for name, value in quality.figures.items()}
-    lists = quality.user_recalls.tolist(), quality.item_shares.tolist()
-    return row | dict(zip(OF_USERS[split], lists, strict=True))
 
 
 def read(folder: Path) -> Row | None:

@@ -57,8 +57,8 @@ def floor(
 
     ncfbench floor movielens --floors profile,ridge --penalty 5 --json
     """
+    from ncfbench.floors.floor import floor as fit_floors
     from ncfbench.floors.models import FLOORS
-    from ncfbench.floors.pipeline import floor as fit_floors
     from ncfbench.reporting.render.terminal import make_console
     from ncfbench.reporting.views.floors import exposure_table, floors_table
     from ncfbench.storage.schemas import OF_USERS

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ncfbench.data.content import Split
 from ncfbench.data.derived import lsa_columns
 from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids, tfidf
@@ -18,7 +19,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
 from ncfbench.runs.quality import Evaluation, Exposure, Ranking
 from ncfbench.runs.ranks import Scores, by_user, rank_links
-from ncfbench.storage.schemas import EVALUATED
+from ncfbench.storage.schemas import EVALUATED, OF_USERS
 
 Features: TypeAlias = "sparse.csr_array | Float32"
 BLOCK_SCORES = 2**24
@@ -160,6 +161,13 @@ class HeldOut:
         return self._ranking(
             rank_links(scores, self._users, self._index, size, self.left_out, watch)
         )
+
+
+def columns_of_split(split: Split, quality: Evaluation) -> dict[str, Any]:
+    """Return the columns of tables of floors and blends on the quality of a split."""
+    row: dict[str, Any] = {f"{split}_{name}": value for name, value in quality.figures.items()}
+    lists = quality.user_recalls.tolist(), quality.item_shares.tolist()
+    return row | dict(zip(OF_USERS[split], lists, strict=True))
 
 
 def contents_of(dataset: Dataset) -> tuple[dict[str, Features], float]:

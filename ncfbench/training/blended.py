@@ -13,9 +13,9 @@ from ncfbench.config import Folder, Locations
 from ncfbench.data import Dataset
 from ncfbench.data.lsa import Ids
 from ncfbench.floors import kept
-from ncfbench.floors.measure import refit
+from ncfbench.floors.floor import refit
 from ncfbench.floors.models import Fitted
-from ncfbench.floors.task import BLOCK_SCORES, HeldOut, Task
+from ncfbench.floors.task import BLOCK_SCORES, HeldOut, Task, columns_of_split
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.ranks import Scores
 from ncfbench.storage.schemas import BLEND
@@ -110,8 +110,8 @@ def blend_run(
         "weight": choice.weight,
         "weights": [*choice.heights],
         "heights": [*choice.heights.values()],
-        **blend.columns("validation", choice.validation),
-        **blend.columns("test", test),
+        **columns_of_split("validation", choice.validation),
+        **columns_of_split("test", test),
         "seconds": time.perf_counter() - begin,
     }
     if keeps:

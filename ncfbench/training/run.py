@@ -83,7 +83,7 @@ def run_and_blend(
         fits_floors: fit floors first that are not kept, in :data:`FLOORS_SECONDS`.
         more: as for :func:`run`.
     """
-    from ncfbench.floors.pipeline import fit_within
+    from ncfbench.floors.floor import fit_within
     from ncfbench.training.blended import blend_run
 
     progress = more["progress"]

@@ -16,8 +16,8 @@ from ncfbench.data import Dataset
 from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids
 from ncfbench.data.text import Int32
+from ncfbench.floors.floor import refit
 from ncfbench.floors.kept import Row, key_of
-from ncfbench.floors.measure import refit
 from ncfbench.floors.task import HeldOut
 from ncfbench.runs.folder import RunRecord, path_of, read
 from ncfbench.runs.progress import Progress

@@ -14,9 +14,9 @@ from ncfbench.config import Locations, complete
 from ncfbench.data import open_dataset
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import prepare
+from ncfbench.floors.floor import floor
 from ncfbench.floors.kept import named
 from ncfbench.floors.kept import read as read_floors
-from ncfbench.floors.pipeline import floor
 from ncfbench.reporting.blends import blend_of
 from ncfbench.reporting.floors import compare, floors_of
 from ncfbench.reporting.quality import quality_of

@@ -12,8 +12,8 @@ from invoked import check, invoke
 
 from ncfbench.catalog.presets import PRESETS
 from ncfbench.config import RunConfig, complete
+from ncfbench.floors import floor as floors
 from ncfbench.floors import kept as kept_floors
-from ncfbench.floors import pipeline
 from ncfbench.runs import evaluations
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import EVALUATION, FLOOR
@@ -84,7 +84,7 @@ def test_a_run_ends_beside_the_floors(data_dir, tmp_path):
 
     assert offers_floors(invoke(*words))
 
-    rows = pipeline.floor("tiny", floors=["profile"], data_dir=data, say=lambda text: None).rows
+    rows = floors.floor("tiny", floors=["profile"], data_dir=data, say=lambda text: None).rows
     kept = data / "tiny" / kept_floors.FILE
     others = rows[0] | {"floor": "ridge", "data_fingerprint": "another split"}
     tables.write_rows(kept, [*rows, others], FLOOR)

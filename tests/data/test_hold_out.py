@@ -20,7 +20,7 @@ from ncfbench.data.hold_out import Links, Moments, advise_hold_out, hold_out
 from ncfbench.data.options import HOLD_OUTS, SplitOptions, TimedOptions
 from ncfbench.data.store import prepare_dataset
 from ncfbench.errors import DataError, NcfbenchError, UsageError
-from ncfbench.floors.pipeline import floor
+from ncfbench.floors.floor import floor
 from ncfbench.runs.quality import require_validation_links
 
 Row = tuple[int, int, int]

@@ -17,7 +17,7 @@ from ncfbench.data import prepare, store
 from ncfbench.data.sources import citeulike, custom
 from ncfbench.data.store import load
 from ncfbench.errors import DataError, UsageError
-from ncfbench.floors import kept, measure, models, pipeline
+from ncfbench.floors import floor, kept, models
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.task import HeldOut, Task, contents_of
 from ncfbench.reporting.views.floors import floors_table
@@ -40,7 +40,7 @@ def folder(tmp_path_factory, tiny_options):
 
 
 def fitted(folder, name, **more):
-    return pipeline.floor(name, data_dir=folder, say=quiet, **more)
+    return floor.floor(name, data_dir=folder, say=quiet, **more)
 
 
 def test_floors_that_fit_are_measured_and_kept(folder):
@@ -169,7 +169,7 @@ def test_a_kept_floor_is_not_fitted_again(folder, monkeypatch):
 def test_a_damaged_table_is_made_again(folder):
     (folder / "warm/floors.parquet").write_bytes(b"no table")
     said: list[str] = []
-    pipeline.floor("warm", floors=["popularity"], data_dir=folder, say=said.append)
+    floor.floor("warm", floors=["popularity"], data_dir=folder, say=said.append)
     assert "Cannot read" in said[0]
     assert len(kept.read(folder / "warm", load(folder, "warm").fingerprint)) == 1
 
@@ -180,14 +180,14 @@ def test_what_does_not_fit_is_refused_before_it_starts(folder, monkeypatch):
     words += r" No ease: it would .* overrules this; with one --penalty"
     with pytest.raises(UsageError, match=words):
         fitted(folder, "warm", budget_seconds=1e-9, **only)
-    monkeypatch.setattr(pipeline, "available_memory", lambda: 100_000)
+    monkeypatch.setattr(floor, "available_memory", lambda: 100_000)
     found = fitted(folder, "warm", floors=["popularity", "profile"], again=True)
     assert [row["floor"] for row in found.rows] == ["popularity"]
     assert re.search(r"it needs about .* GiB of memory, and .* are free", found.left_out["profile"])
 
 
 def test_what_lacks_links_is_refused_before_content_is_read(folder, monkeypatch):
-    monkeypatch.setattr(pipeline.Case, "of", lambda *given, **more: pytest.fail("read"))
+    monkeypatch.setattr(floor.Case, "of", lambda *given, **more: pytest.fail("read"))
     with pytest.raises(UsageError, match="No ease, popularity: the held-out items of cold"):
         fitted(folder, "cold", floors=["ease", "popularity"], again=True)
 
@@ -195,7 +195,7 @@ def test_what_lacks_links_is_refused_before_content_is_read(folder, monkeypatch)
 def test_floors_say_what_they_lack(folder):
     warm = load(folder, "warm")
     wordless = replace(warm, vocabulary=replace(warm.vocabulary, words=(), counts=()))
-    assert "neither texts nor features" in str(measure.lack(wordless, "profile"))
+    assert "neither texts nor features" in str(floor.lack(wordless, "profile"))
     for given, words in {
         (("rigde",), None): "no floor 'rigde'.*ridge",
         ((), 0.0): "must be above 0",
@@ -226,7 +226,7 @@ def test_too_small_a_penalty_is_named(folder, monkeypatch, fit, penalty):
 
 def test_a_penalty_is_climbed_to_from_the_middle():
     for top, asked in {2.0: [3, 4, 2, 1], 3.0: [3, 4, 2], 5.0: [3, 4, 5]}.items():
-        best, heights = measure.climb([1, 2, 3, 4, 5], lambda value: -abs(value - top))  # noqa: B023
+        best, heights = floor.climb([1, 2, 3, 4, 5], lambda value: -abs(value - top))  # noqa: B023
         assert (best, [*heights]) == (top, asked)
 
 
@@ -360,8 +360,8 @@ def test_references_are_met(name, shared_data, tmp_path):
     task = Task.of(dataset, contents_of(dataset)[0]["TF-IDF"])
     test = HeldOut(task, *dataset.links("test"), dataset.candidates("test"))
     for penalty, recall in REFERENCES[name].items():
-        floor = FLOORS["profile" if penalty is None else "ridge"]
-        quality = test.evaluate(floor.fit(task, penalty or 0.0)(test.candidates))
+        model = FLOORS["profile" if penalty is None else "ridge"]
+        quality = test.evaluate(model.fit(task, penalty or 0.0)(test.candidates))
         # The references count users without training links too.
         figures, n_scored = quality.figures, len(quality.user_recalls)
         cold, share = figures["cold_users"] or 0.0, figures["recall_at_50_cold_users"] or 0.0

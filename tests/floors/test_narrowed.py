@@ -11,7 +11,7 @@ from scipy import sparse
 from ncfbench.data import prepare
 from ncfbench.data.store import load
 from ncfbench.errors import UsageError
-from ncfbench.floors import kept, measure, pipeline
+from ncfbench.floors import floor, kept
 from ncfbench.floors.task import HeldOut, Task
 from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.views.floors import floors_table
@@ -22,12 +22,11 @@ def test_a_floor_that_has_too_little_time_reads_the_heaviest_columns(
 ):
     """A column takes a second; the most that has time is fitted, and later none that has fewer."""
     prepare("synthetic", tiny_options, tmp_path, "cold", say=quiet)
-    data, fit = load(tmp_path, "cold"), partial(pipeline.floor, "cold", floors=["ridge"])
+    data, fit = load(tmp_path, "cold"), partial(floor.floor, "cold", floors=["ridge"])
     fit = partial(fit, data_dir=tmp_path, say=quiet)
-    monkeypatch.setattr(measure, "WIDTHS", (16, 8))
-    monkeypatch.setattr(pipeline, "WIDTHS", (16, 8))
+    monkeypatch.setattr(floor, "WIDTHS", (16, 8))
     monkeypatch.setattr(
-        measure, "expected_seconds", lambda case, *_, **__: case.task.content.shape[1]
+        floor, "expected_seconds", lambda case, *_, **__: case.task.content.shape[1]
     )
     for seconds, columns in ((9, 8), (8, 8), (20, 16), (9, 16), (1000, None), (9, None)):
         found = fit(budget_seconds=seconds)
@@ -41,7 +40,7 @@ def test_a_floor_that_has_too_little_time_reads_the_heaviest_columns(
         assert FloorResult(row).name == title
         assert FloorResult(row).facts["columns"] == columns
         # Fitted again it has the recall that is kept.
-        task, ranks = measure.refit(data, row)
+        task, ranks = floor.refit(data, row)
         held_out = HeldOut.of(task, data)["validation"]
         recall = held_out.evaluate(ranks(held_out.candidates)).figures["recall_at_50"]
         assert recall == row["validation_recall_at_50"]

@@ -12,7 +12,7 @@ from invoked import check, invoke
 from scipy import sparse
 
 from ncfbench.data.store import load
-from ncfbench.floors import models, pipeline
+from ncfbench.floors import floor, models
 from ncfbench.floors.task import Task
 from ncfbench.storage.schemas import QUALITY
 
@@ -64,24 +64,24 @@ def folder(tmp_path_factory):
 
 def test_the_order_of_the_items_file_changes_no_floor(folder):
     rows = {
-        name: {row["floor"]: row for row in pipeline.floor(name, data_dir=folder).rows}
+        name: {row["floor"]: row for row in floor.floor(name, data_dir=folder).rows}
         for name in ("popular", "reversed")
     }
     columns = [f"{split}_{name}" for split in ("validation", "test") for name in QUALITY]
     columns += [f"test_{name}_at_{m}" for name in ("coverage", "popularity") for m in (10, 50)]
-    for floor, row in rows["popular"].items():
-        other = rows["reversed"][floor]
+    for name, row in rows["popular"].items():
+        other = rows["reversed"][name]
         for column in columns:
             value = other[column]
             expected = None if value is None else pytest.approx(value, rel=1e-6)
-            assert row[column] == expected, (floor, column)
+            assert row[column] == expected, (name, column)
         assert sorted(row["test_item_shares"]) == pytest.approx(sorted(other["test_item_shares"]))
 
 
 def test_a_profile_by_hand(folder):
     """Words that no training item has count in the length of a text, as words of df = 0."""
     data = load(folder, "popular")
-    (row,) = pipeline.floor("popular", data_dir=folder, floors=["profile"], again=True).rows
+    (row,) = floor.floor("popular", data_dir=folder, floors=["profile"], again=True).rows
     assert data.graph.item_ids is not None
     texts = [text_of(int(str(name)[1:])).split() for name in data.graph.item_ids]
     training = set(data.items_of("train").tolist())
@@ -177,6 +177,6 @@ def test_users_without_training_links_get_chance(folder, tmp_path):
     assert found["test_cold_users"] == len(cold)
     assert found["test_recall_at_50_cold_users"] == pytest.approx(chance)
     assert found["test_recall_at_50_chance"] == pytest.approx(chance)
-    for floor in found["floors"]:
-        assert floor["this_run"] in {"passes", "level", "below"}
-        assert floor["above_by_error"] > 0
+    for row in found["floors"]:
+        assert row["this_run"] in {"passes", "level", "below"}
+        assert row["above_by_error"] > 0

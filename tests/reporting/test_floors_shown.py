@@ -11,8 +11,8 @@ from invoked import check, invoke
 
 from ncfbench.data import prepare
 from ncfbench.errors import DataError
+from ncfbench.floors.floor import floor as fit_floors
 from ncfbench.floors.kept import FILE
-from ncfbench.floors.pipeline import floor as fit_floors
 from ncfbench.reporting.beside import find_floors
 from ncfbench.reporting.figures import curves
 from ncfbench.reporting.results import collect

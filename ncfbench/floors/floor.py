@@ -1,0 +1,527 @@
+"""The floors of a data set: penalties chosen, fitted, measured on held-out links, and kept."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import time
+import timeit
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from ncfbench.config import Folder, Locations, complete
+from ncfbench.data.features import Float32
+from ncfbench.data.lsa import Ids
+from ncfbench.data.store import Dataset, open_dataset
+from ncfbench.errors import DataError, UsageError, nearest
+from ncfbench.floors.kept import FILE, Row, columns_of, read
+from ncfbench.floors.models import FLOORS, Fitted, cost, profile
+from ncfbench.floors.task import (
+    Features,
+    HeldOut,
+    Task,
+    columns_of_split,
+    contents_of,
+    tries_features,
+)
+from ncfbench.runs.quality import COMPARED, Evaluation, Exposure
+from ncfbench.runs.ranks import Scores
+from ncfbench.storage import locks, tables
+from ncfbench.storage.free_space import available_memory
+from ncfbench.storage.schemas import FLOOR
+from ncfbench.timing import environment
+from ncfbench.timing.clock import format_duration
+
+BUDGET_SECONDS = 600.0
+IN_ORDER = ("popularity", "profile", "ease", "ials", "ridge")
+"""The order of floors where time is short: those that rank known items best first."""
+FITS = 4
+"""Typical number of penalties that a choice tries."""
+RANKING_SECONDS = 2e-8
+"""To rank one score of a user among all."""
+EFFICIENCY = 0.6
+"""Speed of a Cholesky factor over that of a product."""
+WIDTHS = (16384, 8192, 4096, 2048)
+"""Columns of the content that a floor may be fitted to where it cannot be to all."""
+
+
+@dataclass(frozen=True)
+class Floors:
+    """The floors of a data set.
+
+    Attributes:
+        path: the table that keeps them.
+        rows: rows of :data:`ncfbench.storage.schemas.FLOOR`.
+        left_out: why each of the other floors was not fitted, such as "it needs about 3 GiB ...".
+    """
+
+    dataset: str
+    fingerprint: str
+    path: Path
+    rows: Sequence[Row]
+    left_out: dict[str, str]
+
+    @property
+    def missing(self) -> list[str]:
+        """A sentence for each reason to leave floors out."""
+        return [
+            f"No {', '.join(name for name in self.left_out if self.left_out[name] == reason)}:"
+            f" {reason}"
+            for reason in dict.fromkeys(self.left_out.values())
+        ]
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence for each floor that read less than all of its content, and :attr:`missing`."""
+        narrow = [
+            f"{row['floor']} reads the {columns:,} heaviest columns of its content: with more it"
+            " would take longer than its time, or more memory than was free."
+            for row in self.rows
+            if (columns := columns_of(row))
+        ]
+        return narrow + self.missing
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set as floors read it, shared by all of them.
+
+    Attributes:
+        task: training links, and content if some floor reads it.
+        splits: the held-out links of each split that has any.
+        memory_bytes: that the matrices of a floor may take.
+        content: its title.
+        content_seconds: what the content took, with its choice and derived features.
+        columns: number of its heaviest columns that are read; None where all are.
+    """
+
+    dataset: Dataset
+    task: Task
+    splits: Mapping[str, HeldOut]
+    memory_bytes: float
+    content: str | None = None
+    content_seconds: float = 0.0
+    columns: int | None = None
+
+    @classmethod
+    def of(cls, dataset: Dataset, memory_bytes: float, *, needs_content: bool) -> Case:
+        """Return a data set's links, and the content of its items if it is needed.
+
+        Features stand beside texts where profiles then have more recall of validation links.
+        """
+        task = Task.of(dataset)
+        splits = HeldOut.of(task, dataset)
+        if not needs_content:
+            return cls(dataset, task, splits, memory_bytes)
+        begin = time.perf_counter()
+        contents, derived = contents_of(dataset)
+        title = _chosen_content(task, contents, splits.get("validation"), memory_bytes)
+        seconds = time.perf_counter() - begin + derived * ("features" in title)
+        task = replace(task, content_IxF=contents[title])
+        return cls(dataset, task, splits, memory_bytes, title, seconds)
+
+    def within(self, name: str, penalty: float | None, budget_seconds: float) -> Case | None:
+        """Return it with as much of its content as a floor has time and memory for; None where it
+        has none.
+        """
+        if self.refusal(name, penalty, budget_seconds) is None:
+            return self
+        width = self.task.content.shape[1] if FLOORS[name].narrows else 0
+        for columns in WIDTHS:
+            if columns < width:
+                narrow = replace(self, task=self.task.narrowed(columns), columns=columns)
+                if narrow.refusal(name, penalty, budget_seconds) is None:
+                    return narrow
+        return None
+
+    def refusal(self, name: str, penalty: float | None, budget_seconds: float) -> str | None:
+        """Return why a floor that :func:`lack` lets pass is not fitted; None if it is."""
+        needed = self.bytes_of(name)
+        if needed > self.memory_bytes:
+            return (
+                f"it needs about {needed / 2**30:.2g} GiB of memory, and"
+                f" {self.memory_bytes / 2**30:.2g} GiB are free."
+            )
+        is_chosen = bool(FLOORS[name].penalties) and penalty is None
+        seconds = expected_seconds(self, name, is_chosen=is_chosen)
+        if seconds > budget_seconds:
+            fewer = "; with one --penalty ncfbench floor takes less" if is_chosen else ""
+            return (
+                f"it would take about {format_duration(seconds)} by the speed of this machine just"
+                f" now, and has {format_duration(max(budget_seconds, 0.0))}. A larger --budget"
+                f" overrules this{fewer}."
+            )
+        return None
+
+    def bytes_of(self, name: str) -> float:
+        """Return the bytes of the matrices of a floor."""
+        sizes = (len(links.candidates) for links in self.splits.values())
+        return max(cost(name, self.task, size)[0] for size in sizes)
+
+
+def expected_seconds(case: Case, name: str, *, is_chosen: bool) -> float:
+    """Return about how long a floor takes here, with the choice of its penalty or without."""
+    seconds = {
+        split: cost(name, case.task, len(links.candidates))[1] / _rate()
+        + RANKING_SECONDS * links.n_scores
+        for split, links in case.splits.items()
+    }
+    return seconds["test"] + is_chosen * FITS * seconds.get("validation", seconds["test"])
+
+
+@functools.cache
+def _rate() -> float:
+    """Return the operations a second of a factor, by the fastest of some dense products."""
+    square = np.random.default_rng(0).random((1024, 1024), np.float32)
+    seconds = min(timeit.repeat(lambda: square @ square, repeat=5, number=1))
+    return EFFICIENCY * 2.0 * len(square) ** 3 / seconds
+
+
+def floor(
+    dataset: str | Dataset | None = None,
+    *,
+    floors: Sequence[str] = (),
+    penalty: float | None = None,
+    budget_seconds: float = BUDGET_SECONDS,
+    total_seconds: float = math.inf,
+    again: bool = False,
+    data_dir: Folder = None,
+    say: Callable[[str], None] = print,
+    show: Callable[[str], object] = lambda text: None,
+) -> Floors:
+    """Fit the floors of a data set and rank its held-out links, and keep what they reach.
+
+    Each is kept as soon as it is done, in ``floors.parquet`` beside the data set. One that is kept
+    for the same data, settings and machine is not fitted again. One that has too little time for
+    all of its content reads the heaviest columns of it, as many as it has time for.
+
+    Args:
+        dataset: a prepared data set, or its name; by default ``citeulike``.
+        floors: names of :data:`ncfbench.floors.models.FLOORS`; all by default.
+        penalty: of the floors that have one; by default each one's best by validation.
+        budget_seconds: that one floor may take.
+        total_seconds: that all may take.
+        again: fit floors that are kept, too.
+        show: receives what is being done.
+
+    Raises:
+        DataError: the data set is not prepared, or its folder cannot be written.
+        UsageError: an unknown floor, an invalid penalty, no test links, or no floor that can be
+            fitted.
+    """
+    names, end = _checked(floors, penalty), time.perf_counter() + total_seconds
+    data_dir = Locations.of(data_dir).data_dir
+    data = dataset
+    if not isinstance(data, Dataset):
+        name = complete({"dataset": data} if data else {}).dataset
+        data = open_dataset(name, data_dir=data_dir, say=say)
+    if not len(data.links("test")[0]):
+        raise UsageError(
+            f"{data.name} has no test links, and floors rank these. {data.advise_hold_out('test')}"
+        )
+    path, host = data_dir / data.name / FILE, environment.host_key()
+    kept = {
+        (row["floor"], columns_of(row)): row
+        for row in _read(path, data.fingerprint, say)
+        if row["settings"] == settings_text(row["floor"], penalty, data, columns_of(row))
+        and row["environment_key"] == host
+        and not again
+    }
+    rows = {name: kept[name, None] for name in names if (name, None) in kept}
+    left_out = {name: reason for name in names if name not in rows and (reason := lack(data, name))}
+    names = [name for name in names if name not in left_out]
+    case: Case | None = None
+    for name in [name for name in names if name not in rows]:
+        if case is None:
+            show("reading links and content")
+            needs_content = any(FLOORS[each].needs_content for each in names if each not in rows)
+            case = Case.of(data, available_memory(), needs_content=needs_content)
+        seconds = min(budget_seconds, end - time.perf_counter())
+        narrow = [columns for floor, columns in kept if floor == name and columns]
+        try:
+            fitting = case.within(name, penalty, seconds)
+            if narrow and (fitting is None or max(narrow) >= (fitting.columns or math.inf)):
+                rows[name] = kept[name, max(narrow)]
+            elif fitting is None:
+                left_out[name] = case.refusal(name, penalty, seconds) or ""
+            else:
+                rows[name] = measure(fitting, name, penalty, show) | {"environment_key": host}
+                _keep(path, rows[name], say)
+        except UsageError as error:
+            left_out[name] = str(error)
+        except MemoryError:
+            left_out[name] = "it needs more memory than is free."
+    fitted = Floors(
+        data.name, data.fingerprint, path, [rows[name] for name in names if name in rows], left_out
+    )
+    if not rows:
+        raise UsageError(" ".join(fitted.missing))
+    return fitted
+
+
+def fit_within(
+    data: Dataset,
+    seconds: float,
+    data_dir: Folder = None,
+    say: Callable[[str], None] = print,
+    show: Callable[[str], object] = lambda text: None,
+) -> Floors | None:
+    """Fit those floors of a data set that have time and are not kept; None where it can have none.
+
+    Raises:
+        DataError, UsageError: see :func:`floor`.
+    """
+    names = [name for name in IN_ORDER if lack(data, name) is None]
+    if not names or not data.holds_out("test"):
+        return None
+    return floor(data, floors=names, total_seconds=seconds, data_dir=data_dir, say=say, show=show)
+
+
+def _checked(floors: Sequence[str], penalty: float | None) -> list[str]:
+    """Return the floors to fit, each once."""
+    for name in floors:
+        if name not in FLOORS:
+            raise UsageError(
+                f"There is no floor {name!r}{nearest(name, FLOORS)} Valid: {', '.join(FLOORS)}."
+            )
+    names = [*dict.fromkeys(floors)] or [*FLOORS]
+    if penalty is not None and not (math.isfinite(penalty) and penalty > 0):
+        raise UsageError(f"--penalty {penalty:g}: it must be above 0.")
+    if penalty is not None and not any(FLOORS[name].penalties for name in names):
+        raise UsageError(f"--penalty has no meaning for {' and '.join(names)}: leave it out.")
+    return names
+
+
+def lack(dataset: Dataset, name: str) -> str | None:
+    """Return what a data set lacks for a floor; None if nothing."""
+    floor = FLOORS[name]
+    if floor.needs_links and not dataset.ranks_known_items:
+        return (
+            f"the held-out items of {dataset.name} have no training links to rank them by, as they"
+            " have where data are prepared with --hold-out links, last or time."
+        )
+    if floor.needs_content and not dataset.n_words and dataset.item_features is None:
+        return f"the items of {dataset.name} have neither texts nor features."
+    return None
+
+
+def settings_text(
+    name: str, penalty: float | None, dataset: Dataset, columns: int | None = None
+) -> str:
+    """Return as JSON the settings that decide a floor's scores, beside the data."""
+    floor = FLOORS[name]
+    settings: dict[str, Any] = {} if columns is None else {"columns": columns}
+    if floor.needs_content and tries_features(dataset):
+        settings["features"] = "tried"
+    if floor.penalties and penalty is None:
+        settings["penalties"] = list(floor.penalties)
+    elif floor.penalties:
+        settings["penalty"] = penalty
+    return json.dumps({**settings, **floor.settings}, sort_keys=True)
+
+
+def _read(path: Path, fingerprint: str, say: Callable[[str], None]) -> list[Row]:
+    """Return the kept rows of all settings; a damaged table is made again."""
+    try:
+        return [row for row in read(path.parent, fingerprint) if row["floor"] in FLOORS]
+    except DataError as error:
+        say(f"Warning: {error} The floors are fitted again.")
+        return []
+
+
+def _keep(path: Path, row: Row, say: Callable[[str], None]) -> None:
+    """Add a row to the kept ones of the same data, in place of that of its floor and settings."""
+    with locks.held(path.parent, "keeping floors in", wait=say):
+        others = [
+            other
+            for other in _read(path, row["data_fingerprint"], say)
+            if (other["floor"], other["settings"]) != (row["floor"], row["settings"])
+        ]
+        order = [*FLOORS].index
+        tables.write_rows(path, sorted([*others, row], key=lambda row: order(row["floor"])), FLOOR)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A penalty, and how it was chosen.
+
+    Attributes:
+        by: the links that chose it.
+        recalls: recall@50 by each penalty that was tried.
+        validation: quality of validation links with it, where these chose it.
+        fitted: its fit, where that saw all training links and memory holds two.
+        fit_seconds: what that took.
+    """
+
+    penalty: float = 0.0
+    by: str = ""
+    recalls: Mapping[float, float] = field(default_factory=dict)
+    validation: Evaluation | None = None
+    fitted: Fitted | None = None
+    fit_seconds: float = 0.0
+
+
+def measure(
+    case: Case, name: str, penalty: float | None, show: Callable[[str], object]
+) -> dict[str, Any]:
+    """Fit a floor, rank the held-out links, and return its row of
+    :data:`ncfbench.storage.schemas.FLOOR`.
+
+    Args:
+        penalty: None to choose it, by :func:`choose_penalty`.
+        show: receives what is being done.
+
+    Raises:
+        UsageError: the penalty is too small for single precision.
+    """
+    floor, task, test = FLOORS[name], case.task, case.splits["test"]
+    begin = time.perf_counter()
+    choice = Choice() if penalty is None else Choice(penalty, "given")
+    try:
+        if floor.penalties and penalty is None:
+            choice = choose_penalty(case, name, show)
+        chosen = time.perf_counter()
+        show(f"{name}: test links" + f", penalty {choice.penalty:g}" * bool(floor.penalties))
+        fitted = choice.fitted or floor.fit(task, choice.penalty)
+        scores = _finite(fitted(test.candidates))
+        done = time.perf_counter()
+        exposure = Exposure(task.item_degrees[test.candidates])
+        evaluation = test.evaluate(scores, exposure)
+        ranked = time.perf_counter()
+        validation = choice.validation
+        if validation is None and (links := case.splits.get("validation")):
+            validation = links.evaluate(_finite(fitted(links.candidates)))
+    except linalg.LinAlgError as error:
+        raise UsageError(
+            "its scores cannot be computed in single precision with so small a penalty: use a"
+            " larger --penalty."
+        ) from error
+    row = dict.fromkeys(FLOOR.names) | {
+        "dataset": case.dataset.name,
+        "floor": name,
+        "content": case.content if floor.needs_content else None,
+        "settings": settings_text(name, penalty, case.dataset, case.columns),
+        "penalty": choice.penalty if floor.penalties else None,
+        "chosen_by": choice.by if floor.penalties else None,
+        "penalties": [*choice.recalls],
+        "recalls": [*choice.recalls.values()],
+        "content_seconds": case.content_seconds if floor.needs_content else 0.0,
+        "choice_seconds": chosen - begin - choice.fit_seconds,
+        "fit_seconds": done - chosen + choice.fit_seconds,
+        "ranking_seconds": ranked - done,
+        "data_fingerprint": case.dataset.fingerprint,
+    }
+    row |= {f"test_{name}": value for name, value in exposure.figures().items()}
+    row |= {} if validation is None else columns_of_split("validation", validation)
+    return row | columns_of_split("test", evaluation)
+
+
+def refit(dataset: Dataset, row: Mapping[str, Any]) -> tuple[Task, Fitted]:
+    """Fit a kept floor again to the training links of a data set, with its content and penalty."""
+    contents = contents_of(dataset)[0] if row["content"] else {}
+    task = Task.of(dataset, contents.get(row["content"]))
+    if columns := columns_of(row):
+        task = task.narrowed(columns)
+    return task, FLOORS[row["floor"]].fit(task, row["penalty"] or 0.0)
+
+
+def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choice:
+    """Return the penalty of the best recall@50 of validation links; test links have no part in it.
+
+    Without validation a tenth of the training items or links stands in for it, which the fits of
+    the choice leave out.
+    """
+    floor, task = FLOORS[name], case.task
+    by, held_out = "validation", case.splits.get("validation")
+    if held_out is None:
+        task, held_out = task.apart()
+        by = f"a tenth of the training {'links' if task.leaves_out_known else 'items'}"
+    is_reusable = by == "validation" and 2 * case.bytes_of(name) <= case.memory_bytes
+    qualities: dict[float, Evaluation] = {}
+    best: dict[float, tuple[Fitted, float]] = {}
+
+    def recall(penalty: float) -> float:
+        show(f"{name}: choosing its penalty, {penalty:g}")
+        begin = time.perf_counter()
+        try:
+            fitted = floor.fit(task, penalty)
+            seconds = time.perf_counter() - begin
+            quality = held_out.evaluate(_finite(fitted(held_out.candidates)))
+        except linalg.LinAlgError:  # too small for single precision
+            return -1.0
+        if is_reusable and all(_recall(quality) > _recall(other) for other in qualities.values()):
+            best.clear()
+            best[penalty] = fitted, seconds
+        qualities[penalty] = quality
+        return _recall(quality)
+
+    penalty, recalls = climb(floor.penalties, recall)
+    if penalty not in qualities:
+        raise linalg.LinAlgError("no penalty is large enough")
+    recalls = {tried: value for tried, value in recalls.items() if tried in qualities}
+    validation = qualities[penalty] if by == "validation" else None
+    return Choice(penalty, by, recalls, validation, *best.get(penalty, (None, 0.0)))
+
+
+def climb(
+    values: Sequence[float], height: Callable[[float], float]
+) -> tuple[float, dict[float, float]]:
+    """Return a value that none of its neighbours is higher than, and the heights that were asked
+    for, from the middle upwards and then downwards.
+    """
+    heights: dict[float, float] = {}
+
+    def at(index: int) -> float:
+        if values[index] not in heights:
+            heights[values[index]] = height(values[index])
+        return heights[values[index]]
+
+    best = len(values) // 2
+    at(best)
+    for step in (1, -1):
+        while 0 <= best + step < len(values) and at(best + step) > at(best):
+            best += step
+    return values[best], heights
+
+
+def _chosen_content(
+    task: Task, contents: Mapping[str, Features], held_out: HeldOut | None, memory_bytes: float
+) -> str:
+    """Return the title of the content whose profiles have the most recall of validation links, or
+    of links that are held apart; of the first one where memory does not hold profiles.
+    """
+    first = next(iter(contents))
+    if len(contents) == 1:
+        return first
+    given, ranked = (task, held_out) if held_out else task.apart()
+    candidates = ranked.candidates
+    if cost("profile", given, len(candidates))[0] > memory_bytes:
+        return first
+
+    def recall(title: str) -> float:
+        scores = profile(replace(given, content_IxF=contents[title]))(candidates)
+        return _recall(ranked.evaluate(scores))
+
+    return max(contents, key=recall)
+
+
+def _finite(scores: Scores) -> Scores:
+    """Return the same scores, with a LinAlgError where one is not finite."""
+
+    def checked(users: Ids) -> Float32:
+        values = scores(users)
+        if not np.isfinite(values).all():
+            raise linalg.LinAlgError("scores are not finite")
+        return values
+
+    return checked
+
+
+def _recall(quality: Evaluation) -> float:
+    return float(quality.figures[f"recall_at_{COMPARED}"] or 0.0)
