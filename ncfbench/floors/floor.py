@@ -8,7 +8,7 @@ import math
 import time
 import timeit
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,8 @@ RANKING_SECONDS = 2e-8
 """To rank one score of a user among all."""
 EFFICIENCY = 0.6
 """Speed of a Cholesky factor over that of a product."""
+UNFITTED = -1.0
+"""Recall by a penalty that is too small for single precision."""
 WIDTHS = (16384, 8192, 4096, 2048)
 """Columns of the content that a floor may be fitted to where it cannot be to all."""
 
@@ -347,26 +349,6 @@ def _keep(path: Path, row: Row, say: Callable[[str], None]) -> None:
         tables.write_rows(path, sorted([*others, row], key=lambda row: order(row["floor"])), FLOOR)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A penalty, and how it was chosen.
-
-    Attributes:
-        by: the links that chose it.
-        recalls: recall@50 by each penalty that was tried.
-        validation: quality of validation links with it, where these chose it.
-        fitted: its fit, where that saw all training links and memory holds two.
-        fit_seconds: what that took.
-    """
-
-    penalty: float = 0.0
-    by: str = ""
-    recalls: Mapping[float, float] = field(default_factory=dict)
-    validation: Evaluation | None = None
-    fitted: Fitted | None = None
-    fit_seconds: float = 0.0
-
-
 def measure(
     case: Case, name: str, penalty: float | None, show: Callable[[str], object]
 ) -> dict[str, Any]:
@@ -374,7 +356,7 @@ def measure(
     :data:`ncfbench.storage.schemas.FLOOR`.
 
     Args:
-        penalty: None to choose it, by :func:`choose_penalty`.
+        penalty: None to choose it, by :func:`choose_penalty`, if the floor has one.
         show: receives what is being done.
 
     Raises:
@@ -382,20 +364,21 @@ def measure(
     """
     floor, task, test = FLOORS[name], case.task, case.splits["test"]
     begin = time.perf_counter()
-    choice = Choice() if penalty is None else Choice(penalty, "given")
+    chosen_by, recalls = "given", dict[float, float]()
+    validation: Evaluation | None = None
     try:
         if floor.penalties and penalty is None:
-            choice = choose_penalty(case, name, show)
+            chosen_by, recalls = choose_penalty(case, name, show)
+        best = max(recalls, key=lambda tried: recalls[tried], default=penalty or 0.0)
         chosen = time.perf_counter()
-        show(f"{name}: test links" + f", penalty {choice.penalty:g}" * bool(floor.penalties))
-        fitted = choice.fitted or floor.fit(task, choice.penalty)
+        show(f"{name}: test links" + f", penalty {best:g}" * bool(floor.penalties))
+        fitted = floor.fit(task, best)
         scores = _finite(fitted(test.candidates))
         done = time.perf_counter()
         exposure = Exposure(task.item_degrees[test.candidates])
         evaluation = test.evaluate(scores, exposure)
         ranked = time.perf_counter()
-        validation = choice.validation
-        if validation is None and (links := case.splits.get("validation")):
+        if links := case.splits.get("validation"):
             validation = links.evaluate(_finite(fitted(links.candidates)))
     except linalg.LinAlgError as error:
         raise UsageError(
@@ -407,13 +390,13 @@ def measure(
         "floor": name,
         "content": case.content if floor.needs_content else None,
         "settings": settings_text(name, penalty, case.dataset, case.columns),
-        "penalty": choice.penalty if floor.penalties else None,
-        "chosen_by": choice.by if floor.penalties else None,
-        "penalties": [*choice.recalls],
-        "recalls": [*choice.recalls.values()],
+        "penalty": best if floor.penalties else None,
+        "chosen_by": chosen_by if floor.penalties else None,
+        "penalties": [*recalls],
+        "recalls": [*recalls.values()],
         "content_seconds": case.content_seconds if floor.needs_content else 0.0,
-        "choice_seconds": chosen - begin - choice.fit_seconds,
-        "fit_seconds": done - chosen + choice.fit_seconds,
+        "choice_seconds": chosen - begin,
+        "fit_seconds": done - chosen,
         "ranking_seconds": ranked - done,
         "data_fingerprint": case.dataset.fingerprint,
     }
@@ -431,8 +414,11 @@ def refit(dataset: Dataset, row: Mapping[str, Any]) -> tuple[Task, Fitted]:
     return task, FLOORS[row["floor"]].fit(task, row["penalty"] or 0.0)
 
 
-def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choice:
-    """Return the penalty of the best recall@50 of validation links; test links have no part in it.
+def choose_penalty(
+    case: Case, name: str, show: Callable[[str], object]
+) -> tuple[str, dict[float, float]]:
+    """Return the links that choose a floor's penalty, and recall@50 of them by each penalty that
+    was tried; test links have no part in it.
 
     Without validation a tenth of the training items or links stands in for it, which the fits of
     the choice leave out.
@@ -442,38 +428,25 @@ def choose_penalty(case: Case, name: str, show: Callable[[str], object]) -> Choi
     if held_out is None:
         task, held_out = task.apart()
         by = f"a tenth of the training {'links' if task.leaves_out_known else 'items'}"
-    is_reusable = by == "validation" and 2 * case.bytes_of(name) <= case.memory_bytes
-    qualities: dict[float, Evaluation] = {}
-    best: dict[float, tuple[Fitted, float]] = {}
 
     def recall(penalty: float) -> float:
         show(f"{name}: choosing its penalty, {penalty:g}")
-        begin = time.perf_counter()
         try:
-            fitted = floor.fit(task, penalty)
-            seconds = time.perf_counter() - begin
-            quality = held_out.evaluate(_finite(fitted(held_out.candidates)))
+            scores = _finite(floor.fit(task, penalty)(held_out.candidates))
+            return _recall(held_out.evaluate(scores))
         except linalg.LinAlgError:  # too small for single precision
-            return -1.0
-        if is_reusable and all(_recall(quality) > _recall(other) for other in qualities.values()):
-            best.clear()
-            best[penalty] = fitted, seconds
-        qualities[penalty] = quality
-        return _recall(quality)
+            return UNFITTED
 
-    penalty, recalls = climb(floor.penalties, recall)
-    if penalty not in qualities:
+    recalls = climb(floor.penalties, recall)
+    recalls = {penalty: value for penalty, value in recalls.items() if value != UNFITTED}
+    if not recalls:
         raise linalg.LinAlgError("no penalty is large enough")
-    recalls = {tried: value for tried, value in recalls.items() if tried in qualities}
-    validation = qualities[penalty] if by == "validation" else None
-    return Choice(penalty, by, recalls, validation, *best.get(penalty, (None, 0.0)))
+    return by, recalls
 
 
-def climb(
-    values: Sequence[float], height: Callable[[float], float]
-) -> tuple[float, dict[float, float]]:
-    """Return a value that none of its neighbours is higher than, and the heights that were asked
-    for, from the middle upwards and then downwards.
+def climb(values: Sequence[float], height: Callable[[float], float]) -> dict[float, float]:
+    """Return the heights of some values, from the middle upwards and then downwards while they
+    rise: none of its neighbours is higher than the highest one.
     """
     heights: dict[float, float] = {}
 
@@ -487,7 +460,7 @@ def climb(
     for step in (1, -1):
         while 0 <= best + step < len(values) and at(best + step) > at(best):
             best += step
-    return values[best], heights
+    return heights
 
 
 def _chosen_content(

@@ -179,43 +179,36 @@ def contents_of(dataset: Dataset) -> tuple[dict[str, Features], float]:
     contents: dict[str, Features] = {}
     if dataset.n_words:
         contents["TF-IDF"] = tfidf(dataset.texts, dataset.n_words, dataset.items_of("train"))
-    if dataset.item_features is None or not _has_features(dataset):
+    columns = _feature_columns(dataset)
+    if dataset.item_features is None or not len(columns):
         return contents, 0.0
-    facts = _derived(dataset)
-    by_lsa = lsa_columns(dataset.item_features.shape[1], facts)
-    features = np.delete(dataset.item_features, by_lsa, axis=1)
+    features = dataset.item_features[:, columns]
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     features = np.asarray(features / np.where(lengths > 0, lengths, 1.0), np.float32)
     if contents:
-        parts = [contents["TF-IDF"], _stored_whole(features)]
-        contents["TF-IDF and features"] = sparse.csr_array(sparse.hstack(parts))
+        both = sparse.hstack([contents["TF-IDF"], sparse.csr_array(features)])
+        contents["TF-IDF and features"] = sparse.csr_array(both)
     else:
         contents["features"] = features
-    return contents, float(facts.get("embed", {"seconds": 0.0})["seconds"])
+    return contents, float(_derived(dataset).get("embed", {"seconds": 0.0})["seconds"])
 
 
 def tries_features(dataset: Dataset) -> bool:
     """Return whether floors can read features beside texts."""
-    return bool(dataset.n_words) and _has_features(dataset)
+    return bool(dataset.n_words) and len(_feature_columns(dataset)) > 0
 
 
-def _stored_whole(dense: Float32) -> sparse.csr_array:
-    rows, width = dense.shape
-    columns = np.tile(np.arange(width, dtype=np.int32), rows)
-    return sparse.csr_array((dense.ravel(), columns, width * np.arange(rows + 1)), dense.shape)
+def _feature_columns(dataset: Dataset) -> Ids:
+    """Return the columns of the dense features that LSA has not made of the texts."""
+    if dataset.item_features is None:
+        return np.empty(0, np.intp)
+    width = dataset.item_features.shape[1]
+    return np.delete(np.arange(width), lsa_columns(width, _derived(dataset)))
 
 
 def _derived(dataset: Dataset) -> Mapping[str, Any]:
     facts: Mapping[str, Any] = dataset.manifest.get("derived_features", {})
     return facts
-
-
-def _has_features(dataset: Dataset) -> bool:
-    if dataset.item_features is None:
-        return False
-    width = dataset.item_features.shape[1]
-    by_lsa = lsa_columns(width, _derived(dataset))
-    return bool(by_lsa.stop - by_lsa.start < width)
 
 
 def _links(users: Ids, items: Ids, shape: tuple[int, int]) -> sparse.csr_array:
