@@ -8,7 +8,7 @@ those of :func:`_protected` whatever their order. docs/advice.md says why.
 Assumptions: gains for each doubling of the clock fall, once an arm has begun to learn; an arm that
 lags at its own level does not turn out more than :data:`FASTER` times as fast as the leader from
 there on, and is not late by more than
-:data:`~ncfbench.statistics.ranking.ONE_SEED_FACTOR`. Seeds can
+the factor of :data:`~ncfbench.statistics.intervals.LOSS_SPREAD`. Seeds can
 differ by more in times to a recall: an arm that leaves was not told from the best.
 """
 
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from ncfbench.statistics.curves import FALLING
 from ncfbench.statistics.curves import Curve as Curve
-from ncfbench.statistics.ranking import ONE_SEED_FACTOR
+from ncfbench.statistics.intervals import LOSS_SPREAD
 
 FASTER = 1.25
 """An arm may learn from its present level at most this much faster than the leader did."""
@@ -140,7 +140,7 @@ def can_win(arm: Arm, leader: Arm, horizon: float) -> bool:
         return True
     if arm.learned_at is None:
         passed = max(passed, leader.learned_at)
-    catches_up = passed * ONE_SEED_FACTOR + FASTER * max(horizon - curve.clock, 0.0) >= horizon
+    catches_up = passed * LOSS_SPREAD.factor + FASTER * max(horizon - curve.clock, 0.0) >= horizon
     return catches_up or curve.best(horizon) <= ahead.worst(horizon) + ahead.noise
 
 

@@ -1,8 +1,9 @@
 """Ties of the speedup and recall tables: arms that cannot be told from the best of their column.
 
 Arms are compared over the seeds that both have, from paired differences. With one common seed,
-speedups that are nearer than :data:`ncfbench.statistics.ranking.ONE_SEED_FACTOR` count as tied, and
-recalls are compared user by user and item by item, where the runs kept their evaluations.
+speedups that are nearer than the factor of :data:`ncfbench.statistics.intervals.LOSS_SPREAD` count
+as tied, and recalls are compared user by user and item by item, where the runs kept their
+evaluations.
 """
 
 from __future__ import annotations

@@ -10,10 +10,8 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from ncfbench.statistics.intervals import LOSS_SPREAD, NORMAL_QUANTILE, Difference, paired
+from ncfbench.statistics.intervals import LOSS_SPREAD, Difference, paired
 
-ONE_SEED_FACTOR = math.exp(NORMAL_QUANTILE * math.sqrt(2) * LOSS_SPREAD.deviation)
-"""Two arms with one seed each cannot be told apart if their times to a loss differ by less."""
 SHARE = 0.95
 """Share of the best quality whose time decides between arms that end about alike, and:"""
 NEAR = 0.995
@@ -64,8 +62,8 @@ def rank(
 def tied_ratios(logs: Mapping[Name, Mapping[int, float]]) -> Ranking[Name]:
     """Rank arms by the mean logarithm of a ratio of times, over the seeds that two of them share.
 
-    With one common seed, or none, arms are unknown; those that are less than
-    :data:`ONE_SEED_FACTOR` behind the best there (without one: by their means) are tied.
+    With one common seed, or none, arms are unknown; those that are less than the factor of
+    :data:`LOSS_SPREAD` behind the best there (without one: by their means) are tied.
 
     Args:
         logs: logarithms by arm and seed; each arm has at least one.
@@ -85,7 +83,7 @@ def tied_ratios(logs: Mapping[Name, Mapping[int, float]]) -> Ranking[Name]:
     means = {name: math.fsum(own.values()) / len(own) for name, own in logs.items()}
     ranking = rank(means, differ)
     ranking.tied.update(
-        name for name in ranking.unknown if behind(name) < math.log(ONE_SEED_FACTOR)
+        name for name in ranking.unknown if behind(name) < math.log(LOSS_SPREAD.factor)
     )
     return ranking
 

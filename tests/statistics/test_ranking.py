@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ncfbench.statistics.intervals import Difference
-from ncfbench.statistics.ranking import NEAR, ONE_SEED_FACTOR, rank, soonest, tied_ratios
+from ncfbench.statistics.intervals import LOSS_SPREAD, Difference
+from ncfbench.statistics.ranking import NEAR, rank, soonest, tied_ratios
 
 
 def seeds(*values):
@@ -21,7 +21,7 @@ def test_what_seeds_share_cancels():
 
 def test_one_seed_ties_what_is_near():
     """It tells nothing else; the mean is that of each arm's own seeds."""
-    near = 1.0 - np.log(ONE_SEED_FACTOR)
+    near = 1.0 - np.log(LOSS_SPREAD.factor)
     found = tied_ratios({"a": seeds(1.0), "b": seeds(near - 0.01), "c": {7: near + 0.01, 8: 0.9}})
     assert found == ("a", {"a", "c"}, {"b", "c"})
     assert tied_ratios({"a": seeds(1.0)}) == ("a", {"a"}, set())

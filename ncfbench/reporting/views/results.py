@@ -29,7 +29,7 @@ from ncfbench.reporting.views.layout import (
     without_value,
 )
 from ncfbench.runs.quality import CERTAIN
-from ncfbench.statistics.ranking import ONE_SEED_FACTOR
+from ncfbench.statistics.intervals import LOSS_SPREAD
 
 INTERVAL_NOTE = (
     "[..]: 95 % interval over seeds, arm and baseline paired by seed; n: seeds. With one seed there"
@@ -45,7 +45,7 @@ CENSORED_NOTE = (
 )
 TIES_NOTE = (
     "Bold: the best, and what cannot be told from it by paired differences over seeds; with one"
-    f" seed, what is nearer than a factor of {ONE_SEED_FACTOR:.1f}."
+    " seed, what is nearer than a factor of {factor:.1f}."
 )
 RECALL_TIES_NOTE = (
     "Bold: the best, and what cannot be told from it by paired differences over seeds; with one"
@@ -84,7 +84,8 @@ def speedup_tables(
         if printed is None:
             cols.append(Col("n", lambda row: row.get("seeds") or 0))
             intervals = PROFILE_NOTE if own[0].timed_by else INTERVAL_NOTE
-            notes = [*data_notes(data, own), *_reference_notes(own), intervals, TIES_NOTE]
+            notes = [*data_notes(data, own), *_reference_notes(own), intervals]
+            notes.append(TIES_NOTE.format(factor=LOSS_SPREAD.factor))
             notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in rows)
             over = find_sampler(own[0].runs[0].baseline_sampler).title
             what, name = f"Speedup over {over}{_with_times(own)}", "speedup"
