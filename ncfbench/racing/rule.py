@@ -7,9 +7,9 @@ those of :func:`_protected` whatever their order. docs/advice.md says why.
 
 Assumptions: gains for each doubling of the clock fall, once an arm has begun to learn; an arm that
 lags at its own level does not turn out more than :data:`FASTER` times as fast as the leader from
-there on, and is not late by more than
-the factor of :data:`~ncfbench.statistics.intervals.LOSS_SPREAD`. Seeds can
-differ by more in times to a recall: an arm that leaves was not told from the best.
+there on, and is not late by more than the factor of
+:data:`~ncfbench.statistics.intervals.LOSS_SPREAD`. Seeds can differ by more in times to a recall:
+an arm that leaves was not told from the best.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ file.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -156,11 +156,6 @@ def _arrival(target: float, arm: Arm) -> tuple[float, int]:
     if reached is None:
         return float(arm.iterations[-1]), 1
     return reached, -1 if arm.losses[0] <= target and arm.iterations[0] > 0 else 0
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Return the geometric mean of positive values."""
-    return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
 def levels(arms: Sequence[Arm]) -> list[float]:

@@ -37,7 +37,7 @@ def keep_compiled(say: Callable[[str], None]) -> Path | None:
     ):
         return None
     # Machines that share a home folder must not share machine code.
-    machine = f"{platform.system()} {platform.machine()} {processor().features}"
+    machine = f"{platform.system()} {platform.machine()} {processor()[1]}"
     digest = hashlib.sha256(machine.encode()).hexdigest()[:12]
     folder = cache_dir() / FOLDER / digest
     try:

@@ -15,7 +15,7 @@ import platform
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
@@ -39,13 +39,6 @@ COMPARED = (
 """Parts of an environment that must agree before the times of two runs are divided."""
 
 
-class Processor(NamedTuple):
-    """The processor's name, and its instruction set extensions as one text."""
-
-    name: str
-    features: str
-
-
 def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the environment as ``environment.json`` records it; starts JAX to list its devices.
 
@@ -55,7 +48,7 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
     import jax
 
     environment: dict[str, Any] = {
-        "cpu": processor().name,
+        "cpu": processor()[0],
         "cores": len(own_cores()),
         "machine_cores": psutil.cpu_count(),
         "core_quota": _core_quota(),
@@ -98,7 +91,7 @@ def host_key() -> str:
     allocator, which commands choose by themselves, has no part in it.
     """
     described = {
-        "cpu": processor().name,
+        "cpu": processor()[0],
         "cores": len(own_cores()),
         "core_quota": _core_quota(),
         "packages": {name: importlib.metadata.version(name) for name in ("numpy", "scipy")},
@@ -113,17 +106,18 @@ def host_key() -> str:
 
 
 @functools.cache
-def processor() -> Processor:
-    """Return the processor's name and features, which Linux lists for x86; else its kind."""
+def processor() -> tuple[str, str]:
+    """Return the processor's name, else its kind, and its instruction set extensions as one text,
+    which Linux lists for x86.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    found = {
-        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)
-    }
-    name = found.get("model name") or platform.processor() or platform.machine()
-    return Processor(name, found.get("flags", ""))
+    pairs = (line.partition(":") for line in lines)
+    facts = {name.strip(): value.strip() for name, _, value in pairs}
+    name = facts.get("model name") or platform.processor() or platform.machine()
+    return name, facts.get("flags", "")
 
 
 def accelerators() -> list[str]:

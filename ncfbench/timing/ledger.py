@@ -7,6 +7,7 @@ claims is ``other``. Compilation inside another line, a probe for example, is mo
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -102,17 +103,14 @@ class Ledger:
 
 
 _ledgers: list[Ledger] = []
-_listening = False
 
 
+@functools.cache
 def _listen() -> None:
     """Register one listener for the process: JAX cannot unregister one."""
-    global _listening
-    if not _listening:
-        from jax import monitoring
+    from jax import monitoring
 
-        monitoring.register_event_duration_secs_listener(_on_duration)
-        _listening = True
+    monitoring.register_event_duration_secs_listener(_on_duration)
 
 
 def _on_duration(event: str, duration_secs: float, **_: str | int) -> None:
