@@ -1,11 +1,10 @@
 """The profile: the cost of each part of an iteration, what it predicts, and what samplers take.
 
-Everything is compiled first, then measured in rounds (:mod:`ncfbench.profiling.rounds`).
+Everything is compiled first, then measured in rounds (:mod:`ncfbench.profiling.measure`).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,23 +16,18 @@ from ncfbench.data.assets import merge_named
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling import cost_rows, rounds
-from ncfbench.profiling.calibration import BatchMaker, calibration_points
-from ncfbench.profiling.cost_model import Counts
-from ncfbench.profiling.cost_rows import Row
+from ncfbench.profiling import costs, measure
+from ncfbench.profiling.batches import BatchMaker, calibration_points
+from ncfbench.profiling.costs import Counts, Row
 from ncfbench.rng import Streams
-from ncfbench.runs import signals
 from ncfbench.runs.labels import unusual_settings
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import environment
-from ncfbench.timing.clock import format_duration
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.training.loop import timed_loops
 from ncfbench.training.step import Trainer
-
-FEWEST_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -75,9 +69,9 @@ def profile(
     flags = settings | {"data_dir": data_dir}
     given, locations = merge_named(say, flags, chosen={"sampler": samplers})
     configs = configurations(given, samplers)
-    if rounds < FEWEST_ROUNDS or not configs:
+    if rounds < measure.FEWEST_ROUNDS or not configs:
         raise UsageError(
-            f"A profile needs one sampler or more, and {FEWEST_ROUNDS} rounds or more."
+            f"A profile needs one sampler or more, and {measure.FEWEST_ROUNDS} rounds or more."
         )
     example = next(iter(configs.values()))
     keep_compiled(say)
@@ -94,37 +88,38 @@ def _profile(
     require(example.precision)
     others = OtherPrograms()
     content = DeviceContent.of(dataset, configs.values())
-    described = environment.describe(None)
+    described = environment.describe()
     progress.say(f"Compiling the steps of {len(configs)} samplers.")
-    samplers, batches, counts = {}, {}, {}
-    for name, config in configs.items():
-        samplers[name] = make_sampler(dataset.graph, config, Streams(config.seed))
-        batches[name] = next(samplers[name].batches(0, plan_capacity(dataset.graph, config)))
-        counts[name] = Counts.of(batches[name])
+    samplers = {
+        name: make_sampler(dataset.graph, config, Streams(config.seed))
+        for name, config in configs.items()
+    }
+    batches = {
+        name: next(sampler.batches(0, plan_capacity(dataset.graph, sampler.config)))
+        for name, sampler in samplers.items()
+    }
+    counts = {name: Counts.of(batch) for name, batch in batches.items()}
     points = calibration_points(list(counts.values()), example)
     with timed_loops(dataset, content, configs) as loops:
-        trainer, state = Trainer.create(example, dataset)
+        steps = measure.Steps(*Trainer.create(example, dataset), content)
         for name, loop in loops.items():
             loop.trainer.require_memory(loop.state, batches[name], loop.content)
-        steps = rounds.Steps(trainer, state, content)
-        programs = rounds.timed_steps(points, BatchMaker(dataset.graph, example), steps)
+        programs = measure.timed_steps(points, BatchMaker(dataset.graph, example), steps)
         for name, loop in loops.items():
-            programs += rounds.timed_sampler(name, loop, samplers[name])
+            programs += measure.timed_sampler(name, loop, samplers[name])
         others.warn(progress.say)
-        passes, round_seconds = rounds.plan_round(programs)
-        progress.say(f"{n_rounds} rounds of about {format_duration(round_seconds)} each.")
-        samples = _measure(programs, n_rounds, passes, progress)
+        samples = measure.measure_rounds(programs, n_rounds, progress)
         others.warn(progress.say)
-    costs, unit_rows = cost_rows.unit_costs(samples, points)
+    unit_costs, unit_rows = costs.unit_costs(samples, points)
     on_accelerator = any(device["platform"] != "cpu" for device in described["devices"])
-    rows: list[Row] = []
-    for name, config in configs.items():
-        row = cost_rows.cost_row(
-            dataset, config, counts[name], samples, costs, on_accelerator=on_accelerator
+    rows = [
+        costs.cost_row(
+            samplers[name], counts[name], samples, unit_costs, on_accelerator=on_accelerator
         )
-        rows.append(row)
+        for name in configs
+    ]
     for row in rows:
-        row |= cost_rows.speedup_columns(row, rows[0], samples)
+        row |= costs.speedup_columns(row, rows[0], samples)
     identity = identity_of(example)
     common = {name: identity[name] for name in ("dataset", "encoder", "loss", "batch_size")}
     common |= {
@@ -139,28 +134,6 @@ def _profile(
         [{**common, **row} for row in unit_rows],
         [{**common, **row} for row in rows],
     )
-
-
-def _measure(
-    programs: Sequence[rounds.Timed], n_rounds: int, passes: int, progress: Progress
-) -> list[Row]:
-    """Return the rows of whole rounds."""
-    samples: list[Row] = []
-    done = 0
-    with signals.deferred_signals(
-        progress.say, "Stopping; whole rounds are kept. Ctrl-C again stops at once."
-    ) as stop:
-        while done < n_rounds:
-            begin = time.perf_counter()
-            rows = rounds.measure_round(done, programs, passes, stop)
-            if stop():
-                break
-            samples += rows
-            done += 1
-            progress.say(f"Round {done} of {n_rounds}: {time.perf_counter() - begin:.1f} s")
-    if done < min(n_rounds, FEWEST_ROUNDS):
-        raise KeyboardInterrupt
-    return samples
 
 
 def settings_digest(config: RunConfig) -> str:

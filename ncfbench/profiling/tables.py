@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
-from ncfbench.profiling.cost_model import PARTS
+from ncfbench.profiling.costs import PARTS, SAMPLING
 from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.statistics.speedups import ROUNDS_OF_INTERVALS
-from ncfbench.storage import tables
+from ncfbench.storage import locks, tables
 from ncfbench.storage.schemas import PROFILE_TABLES
 
 Row = Mapping[str, Any]
@@ -34,68 +34,36 @@ def _milliseconds(heading: str, key: str) -> Col:
     return Col(heading, key, ".2f", scale=1e3)
 
 
-def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
-    """Write the tables; rows of other profiles that are there already stay.
+def write(runs_dir: Path, profile: Mapping[str, Sequence[Row]]) -> None:
+    """Write the tables of a profile; rows of other profiles in the folder stay.
 
     Raises:
-        DataError: a table that is there cannot be read, or the folder cannot be written.
+        DataError: a table in the folder cannot be read, or the folder cannot be written.
     """
-    with tables.storage_errors(runs_dir):
-        runs_dir.mkdir(parents=True, exist_ok=True)
-    merged = {}
-    for name, rows in found.items():
-        path, schema = runs_dir / f"{name}.parquet", PROFILE_TABLES[name]
-        kept = tables.read_rows(path, schema) if path.exists() else []
-        written = {_settings(row) for row in rows}
-        merged[name] = [*(row for row in kept if _settings(row) not in written), *rows]
-    for name, rows in merged.items():
-        tables.write_rows(runs_dir / f"{name}.parquet", rows, PROFILE_TABLES[name])
+    with locks.held(runs_dir, "keeping a profile in", wait=lambda text: None):
+        merged = {}
+        for name, rows in profile.items():
+            path, schema = runs_dir / f"{name}.parquet", PROFILE_TABLES[name]
+            kept = tables.read_rows(path, schema) if path.exists() else []
+            written = {_settings(row) for row in rows}
+            merged[name] = [*(row for row in kept if _settings(row) not in written), *rows]
+        for name, rows in merged.items():
+            tables.write_rows(runs_dir / f"{name}.parquet", rows, PROFILE_TABLES[name])
 
 
-def profile_tables(found: Mapping[str, Sequence[Row]]) -> list[Table]:
-    """Return each profile's unit costs, counts, predictions and accounts."""
-    shown = []
-    profiles = split_profiles(found.get("costmodel", ()))
-    for name, rows in zip(_titles(profiles), profiles, strict=True):
-        settings = _settings(rows[0])
-        units = [row for row in found.get("unitcost", ()) if _settings(row) == settings]
-        shown += [
-            _unit_costs(units, name),
-            _counts(rows, name),
-            _predictions(rows, name),
-            _accounts(rows, name),
-        ]
-    return shown
-
-
-def split_profiles(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows of each profile."""
-    profiles: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        profiles.setdefault(_settings(row), []).append(row)
-    return list(profiles.values())
-
-
-def _titles(profiles: Sequence[Sequence[Row]]) -> list[str]:
-    """Return a name for each profile: data set, encoder, loss and settings.
-
-    Profiles that agree in these are told apart by data, environment and the settings' digest.
-    """
-    firsts = [rows[0] for rows in profiles]
-    plain = [_plain_title(row) for row in firsts]
+def profile_tables(profile: Mapping[str, Sequence[Row]]) -> list[Table]:
+    """Return the unit costs, counts, predictions and sampling costs of a profile."""
+    rows = profile["costmodel"]
+    first = rows[0]
+    words = [first["dataset"], find_encoder(first["encoder"]).title, find_loss(first["loss"]).title]
+    words += [f"b={first['batch_size']}", first["unusual_settings"]]
+    name = ", ".join(filter(None, words))
     return [
-        name
-        if plain.count(name) == 1
-        else f"{name} (data {row['data_fingerprint'][:6]}, environment {row['environment_key']},"
-        f" settings {row['settings'][:6]})"
-        for name, row in zip(plain, firsts, strict=True)
+        _unit_costs(profile["unitcost"], name),
+        _counts(rows, name),
+        _predictions(rows, name),
+        _sampling(rows, name),
     ]
-
-
-def _plain_title(row: Row) -> str:
-    words = [row["dataset"], find_encoder(row["encoder"]).title, find_loss(row["loss"]).title]
-    words += [f"b={row['batch_size']}", row.get("unusual_settings") or ""]
-    return ", ".join(filter(None, words))
 
 
 def _settings(row: Row) -> tuple[Any, ...]:
@@ -104,11 +72,6 @@ def _settings(row: Row) -> tuple[Any, ...]:
 
 def _unit_costs(units: Sequence[Row], name: str) -> Table:
     by_part = {row["part"]: row for row in units}
-    notes = [
-        "In the step: what one more adds to a training step; fixed is what no count changes.",
-    ]
-    if not units:
-        notes = ["Unit costs are not found: unitcost.parquet has no rows of this profile."]
     return Table.of(
         f"Unit costs, forward and backward: {name}",
         [
@@ -116,7 +79,7 @@ def _unit_costs(units: Sequence[Row], name: str) -> Table:
             Col("microseconds each", "unit_seconds", ",.4g", scale=1e6),
         ],
         [by_part[part] for part in UNIT_TITLES if part in by_part],
-        notes,
+        ["In the step: what one more adds to a training step; fixed is the rest of the step."],
         name="unit-costs",
     )
 
@@ -205,20 +168,11 @@ def _predictions(rows: Sequence[Row], name: str) -> Table:
     )
 
 
-def _accounts(rows: Sequence[Row], name: str) -> Table:
-    cols = [SAMPLER]
-    for account in ("full", "step"):
-        cols += under(
-            account,
-            _milliseconds("ms", f"measured_{account}_iteration_seconds"),
-            Col("speedup", f"measured_{account}_speedup", ".2f"),
-        )
-    for part in ("draw", "assemble", "transfer"):
-        cols += under("alone", Col(f"{part} ms", f"{part}_seconds", ".3f", scale=1e3))
+def _sampling(rows: Sequence[Row], name: str) -> Table:
     return Table.of(
-        f"Accounts, and what the sampler costs: {name}",
-        cols,
+        f"What the sampler costs, in milliseconds of an iteration: {name}",
+        [SAMPLER, *(Col(part, f"{part}_seconds", ".3f", scale=1e3) for part in SAMPLING)],
         rows,
         ["Draw, assemble, transfer: alone, on one core."],
-        name="accounts",
+        name="sampling",
     )

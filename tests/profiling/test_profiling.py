@@ -14,9 +14,9 @@ from trial import Trial
 
 from ncfbench.config import complete
 from ncfbench.errors import DataError, UsageError
+from ncfbench.profiling import measure
 from ncfbench.profiling import profile as profiling
-from ncfbench.profiling import rounds
-from ncfbench.profiling.cost_model import AXES, PARTS, Counts
+from ncfbench.profiling.costs import AXES, PARTS, Counts
 from ncfbench.profiling.tables import profile_tables, write
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.storage import schemas, tables
@@ -111,14 +111,12 @@ def test_other_settings_are_another_profile():
     assert profiling.settings_digest(complete(SMALL | {"sampler": "ns"})) in digests
 
 
-def test_profiles_name_the_settings_that_differ(record):
-    """In the title, and beside the encoder in the figure."""
+def test_a_profile_names_the_settings_that_differ(record):
     config = complete({"encoder": "cnn", "convolution": "plain", "batch_size": 32, "sampler": "ns"})
-    other = {"settings": "another", "unusual_settings": profiling.unusual_words(config)}
-    both = {name: rows + [row | other for row in rows] for name, rows in record.tables.items()}
-    titles = [table.title for table in profile_tables(both) if table.title.startswith("Unit costs")]
-    assert titles[0].endswith("b=32, dimension=8")
-    assert titles[1].endswith("b=32, convolution=plain")
+    other = {"unusual_settings": profiling.unusual_words(config)}
+    changed = {name: [row | other for row in rows] for name, rows in record.tables.items()}
+    for profile, words in ((record.tables, "dimension=8"), (changed, "convolution=plain")):
+        assert all(table.title.endswith(f"b=32, {words}") for table in profile_tables(profile))
 
 
 @pytest.mark.long
@@ -128,15 +126,15 @@ def test_an_interrupted_profile_keeps_whole_rounds(data_dir, tmp_path, monkeypat
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
     shorten(monkeypatch)
     asked = SMALL | {"dataset": "tiny", "encoder": "mf", "samplers": ["ns"], "data_dir": data_dir}
-    measure, seen = rounds.sampling_seconds, []
+    original, seen = measure.sampling_seconds, []
 
     def interrupting(*arguments):
         seen.append(1)
         if len(seen) > whole:
             os.kill(os.getpid(), signal.SIGINT)
-        return measure(*arguments)
+        return original(*arguments)
 
-    monkeypatch.setattr(rounds, "sampling_seconds", interrupting)
+    monkeypatch.setattr(measure, "sampling_seconds", interrupting)
     if kept is None:
         with pytest.raises(KeyboardInterrupt):
             profiling.profile(rounds=9, **asked)
@@ -156,11 +154,11 @@ def test_a_round_of_slow_steps_has_fewer_passes(seconds, passes):
             blocks.append(name)
             return {name: (1, own)}
 
-        return rounds.Timed(1, None, block, own, in_every_pass=often)
+        return measure.Timed(1, None, block, own, in_every_pass=often)
 
     both = [timed("step", seconds, often=True), timed("part", 5.0, often=False)]
-    assert rounds.plan_round(both) == (passes, passes * seconds + 5)
-    rows = rounds.measure_round(0, both, passes, lambda: False)
+    assert measure.plan_round(both) == (passes, passes * seconds + 5)
+    rows = measure.measure_round(0, both, passes, lambda: False)
     assert sorted(blocks) == ["part"] + ["step"] * passes
     assert [row["part"] for row in rows] == blocks
 
@@ -182,7 +180,7 @@ def test_slow_iterations_are_timed_once(seconds, tried):
         iteration=0,
         start=0,
     )
-    iterations, found = rounds.choose_iterations(loop)
+    iterations, found = measure.choose_iterations(loop)
     assert blocks == tried
     assert found == pytest.approx(seconds)
     assert iterations == pytest.approx(max(0.25 / seconds, 2), abs=2)

@@ -20,23 +20,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 import numpy as np
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.profiling.cost_model import Counts
+from ncfbench.profiling.costs import Counts, Points
 from ncfbench.sampling.base import Int32
 from ncfbench.sampling.batch import Batch, Listed, Shared
 
 SPACING = 4.0
 """No size is more than this many times the one before it."""
-
-Points: TypeAlias = dict[str, list[Counts]]
-"""Counts of the steps on each of :data:`ncfbench.profiling.cost_model.AXES`, ascending. The base is
-on the first three.
-"""
 
 
 def spaced_sizes(counts: Collection[int]) -> list[int]:
@@ -79,15 +73,6 @@ def calibration_points(samplers: Collection[Counts], config: RunConfig) -> Point
             Counts(b, size, b * (1 + size), "matrix") for size in spaced_sizes(halved(columns))
         ],
     }
-
-
-def labels(points: Points) -> dict[Counts, tuple[str, int]]:
-    """Return the part and the size that name each step in the raw samples."""
-    names: dict[Counts, tuple[str, int]] = {}
-    for axis in ("items", "users", "vectors", "matrix"):
-        for counts in points.get(axis, ()):
-            names.setdefault(counts, (f"step by {axis}", counts.on(axis)))
-    return names
 
 
 @dataclass(frozen=True)

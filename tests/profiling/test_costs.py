@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import complete
-from ncfbench.profiling.cost_model import (
+from ncfbench.profiling.costs import (
     AXES,
     PARTS,
     Costs,

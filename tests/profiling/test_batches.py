@@ -8,10 +8,10 @@ from trial import Trial
 
 from ncfbench.config import complete
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling import rounds
-from ncfbench.profiling.calibration import BatchMaker, calibration_points, labels, spaced_sizes
-from ncfbench.profiling.cost_model import AXES, Costs, Counts
-from ncfbench.profiling.rounds import Steps, timed
+from ncfbench.profiling import measure
+from ncfbench.profiling.batches import BatchMaker, calibration_points, spaced_sizes
+from ncfbench.profiling.costs import AXES, Costs, Counts, labels
+from ncfbench.profiling.measure import Steps, timed
 from ncfbench.sampling.batch import Listed, negative_ids
 from ncfbench.training.step import Trainer
 
@@ -115,7 +115,7 @@ def test_steps_train_with_one_state(tiny, monkeypatch):
         steps.call(batches)()
     assert trial.trainer.traces == 1
     for seconds, calls in ((1e-9, 1), (1e9, 2000)):
-        monkeypatch.setattr(rounds, "BLOCK_SECONDS", seconds)
+        monkeypatch.setattr(measure, "BLOCK_SECONDS", seconds)
         done: list[int] = []
         program = timed("step by items", 12, lambda done=done: done.append(1))
         assert len(done) == 2, "to compile, and to know its seconds"

@@ -17,10 +17,13 @@ import jax
 import numpy as np
 
 from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling.calibration import BatchMaker, Points, labels
-from ncfbench.profiling.cost_rows import SAMPLING, Row
+from ncfbench.profiling.batches import BatchMaker
+from ncfbench.profiling.costs import SAMPLING, Points, Row, labels
+from ncfbench.runs.progress import Progress
+from ncfbench.runs.signals import deferred_signals
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
+from ncfbench.timing.clock import format_duration
 from ncfbench.training.loop import InFlight, TimedLoop
 from ncfbench.training.state import TrainState
 from ncfbench.training.step import Trainer
@@ -41,6 +44,7 @@ MOST_PASSES = 4
 """Passes of a round over steps and loops; all else is in one of them."""
 ROUND_SECONDS = 60.0
 """A round has fewer passes, one at least, where more would take longer than this."""
+FEWEST_ROUNDS = 3
 BATCHES = 4
 """Batches of a size, which take turns."""
 WARM_UP = 4
@@ -108,6 +112,29 @@ def plan_round(programs: Sequence[Timed]) -> tuple[int, float]:
     fitting = (ROUND_SECONDS - once) / max(every, 1e-9)
     passes = int(np.clip(fitting, 1, MOST_PASSES))
     return passes, passes * every + once
+
+
+def measure_rounds(programs: Sequence[Timed], n_rounds: int, progress: Progress) -> list[Row]:
+    """Return the rows of whole rounds; a signal ends them early.
+
+    Raises:
+        KeyboardInterrupt: fewer than :data:`FEWEST_ROUNDS` are done.
+    """
+    passes, seconds = plan_round(programs)
+    progress.say(f"{n_rounds} rounds of about {format_duration(seconds)} each.")
+    samples: list[Row] = []
+    message = "Stopping; whole rounds are kept. Ctrl-C again stops at once."
+    with deferred_signals(progress.say, message) as stop:
+        for number in range(n_rounds):
+            begin = time.perf_counter()
+            rows = measure_round(number, programs, passes, stop)
+            if stop():
+                if number < FEWEST_ROUNDS:
+                    raise KeyboardInterrupt
+                break
+            samples += rows
+            progress.say(f"Round {number + 1} of {n_rounds}: {time.perf_counter() - begin:.1f} s")
+    return samples
 
 
 def measure_round(number: int, programs: Sequence[Timed], passes: int, stop: Stop) -> list[Row]:
