@@ -74,6 +74,8 @@ class Setting:
     """The kind of class whose ``uses`` decide whether the setting counts, or ``coupling``, which
     must be regularised; None: it always counts.
     """
+    changes: str = "both"
+    """``result`` or ``time``, where the setting changes only one of both."""
     default_from: str = ""
     """``loss`` or ``encoder``, whose record has the default, or another setting."""
     shown: str = ""

@@ -1,7 +1,8 @@
 """Records of samplers, losses, encoders and user towers.
 
-A record says what others must know of a class before it is imported. Built-in classes have theirs
-in :mod:`ncfbench.catalog`; a plug-in carries its own as the class attribute ``info``.
+A record says what others must know of a class before it is built. Samplers and plug-ins carry it
+as the class attribute ``info``; records of built-in classes that import JAX are in
+:mod:`ncfbench.catalog.models`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, cast, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
 from ncfbench.errors import UsageError, nearest, reason
 from ncfbench.settings import Kind, Panel, Setting
@@ -102,16 +103,6 @@ class Info:
         return contents[attribute]
 
 
-class Sizes(NamedTuple):
-    """Sizes of a batch, by the paper's letters."""
-
-    b: int
-    k: int
-    s: int
-    uniform: int
-    """k' of mixed negative sampling."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class SamplerInfo(Info):
     """Record of a sampler, a subclass of :class:`ncfbench.sampling.Sampler`."""
@@ -132,9 +123,6 @@ class SamplerInfo(Info):
     symbols: tuple[str, ...] = NO_SYMBOLS
     """Row of the paper's cost table: negative links, t_f, t_g, t_i, and ``vectors`` or ``matrix``.
     """
-    nominal: Callable[[Sizes], tuple[int, int, int]] | None = None
-    """Users, items and negative links of a batch by the paper's count; None where it is not known.
-    """
     by_user: Mapping[str, Any] = field(default_factory=dict)
     """Fields that have other values with strata by user; see :meth:`with_strata`."""
 
@@ -142,9 +130,8 @@ class SamplerInfo(Info):
         """See :meth:`Info.with_strata`; the title says where strata are by user."""
         if strata != "user":
             return self
-        unknown = {"symbols": NO_SYMBOLS, "nominal": None}
-        title = f"{self.title} (by user)"
-        return replace(self, **{"title": title, **unknown, **self.by_user})
+        usual = {"title": f"{self.title} (by user)", "symbols": NO_SYMBOLS}
+        return replace(self, **{**usual, **self.by_user})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,13 +176,9 @@ class EncoderInfo(Info):
     """True if it embeds items without training links."""
     pretrained_parts: tuple[str, ...] = ()
     """Its modules whose weights are pretrained: they learn at ``pretrained_learning_rate``."""
-    item_tables: tuple[str, ...] = ()
-    """Its :class:`flax.nnx.Embed` tables by item id: where these are spread over devices, only a
-    batch's rows are fetched.
-    """
-    word_tables: tuple[str, ...] = ()
-    """Its :class:`flax.nnx.Embed` tables by word id, which it indexes by tokens: where an optimiser
-    updates rows, they hold a batch's words, and tokens are rows of them.
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Rows of its :class:`flax.nnx.Embed` tables, ``items`` or ``words``, by attribute: where an
+    optimiser updates rows, a table holds a batch's, and items or tokens are rows of it.
     """
     is_costly: bool = False
     """True if a user waits for the vectors of all items: a run probes once an epoch by default, and
@@ -211,14 +194,12 @@ class UserTowerInfo(Info):
     has_plugins = False
 
     content: tuple[str, ...] = ()
-    """Content of users that the tower reads beside the id: ``features``, ``history`` (the items of
-    their training links), both or nothing.
+    """Content that the tower reads beside the id: ``history``, the items of users' training links,
+    or nothing.
     """
-    user_tables: tuple[str, ...] = ()
-    """Its tables by user id; see :attr:`EncoderInfo.item_tables`."""
-    history_tables: tuple[str, ...] = ()
-    """Its :class:`flax.nnx.Embed` tables by item id, which it indexes by the items of histories:
-    where an optimiser updates rows, they hold those items, and ``history.items`` are rows of them.
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Rows of its tables, ``users`` or ``histories`` (items that it indexes by those of histories),
+    by attribute; see :attr:`EncoderInfo.tables`.
     """
 
 

@@ -5,68 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ncfbench.catalog.infos import EncoderInfo, Info, LossInfo, UserTowerInfo
+from ncfbench.catalog.infos import EncoderInfo, Info, LossFamily, LossInfo, UserTowerInfo
 from ncfbench.catalog.samplers import SAMPLERS
 from ncfbench.settings import Kind, Setting
 
-USER_LAYERS = (
-    Setting("user_units", 128, "Units of a hidden layer of the user tower", at_least=1),
-    Setting(
-        "user_layers",
-        1,
-        "Hidden layers of the user tower; with 0 it is linear",
-        at_least=0,
-        at_most=16,
-    ),
-)
+
+def _loss(name: str, title: str, family: LossFamily, **more: Any) -> LossInfo:
+    path = f"ncfbench.models.losses:{name}"
+    return LossInfo(path=path, title=title, uses=(), family=family, **more)
+
+
 LOSSES: dict[str, LossInfo] = {
-    "sg": LossInfo(
-        path="ncfbench.models.losses:SkipGram",
-        title="SG",
-        uses=(),
-        family="pointwise",
-        lambda_=128.0,
-    ),
-    "mse": LossInfo(
-        path="ncfbench.models.losses:MeanSquaredError",
-        title="MSE",
-        uses=(),
-        learning_rate=0.001,
-        family="pointwise",
-        lambda_=8.0,
-    ),
-    "log": LossInfo(
-        path="ncfbench.models.losses:LogLoss",
-        title="Log",
-        uses=(),
-        family="pairwise",
+    "sg": _loss("SkipGram", "SG", "pointwise", lambda_=128.0),
+    "mse": _loss("MeanSquaredError", "MSE", "pointwise", learning_rate=0.001, lambda_=8.0),
+    "log": _loss("LogLoss", "Log", "pairwise", gamma=10.0),
+    "hinge": _loss("Hinge", "Hinge", "pairwise", gamma=0.1),
+    "softmax": _loss("SampledSoftmax", "Softmax", "listwise", gamma=10.0),
+    "softmax-logq": _loss(
+        "UsualSoftmax",
+        "Softmax, usual logQ",
+        "listwise",
         gamma=10.0,
-    ),
-    "hinge": LossInfo(
-        path="ncfbench.models.losses:Hinge",
-        title="Hinge",
-        uses=(),
-        family="pairwise",
-        gamma=0.1,
-    ),
-    "softmax": LossInfo(
-        path="ncfbench.models.losses:SampledSoftmax",
-        title="Softmax",
-        uses=(),
-        family="listwise",
-        gamma=10.0,
-    ),
-    "softmax-logq": LossInfo(
-        path="ncfbench.models.losses:UsualSoftmax",
-        title="Softmax, usual logQ",
-        uses=(),
-        family="listwise",
         includes_positive=True,
         bias=(
             "the positive item is in every sample of its own link, and yet has the weight 1 / (n"
             " Q) of a draw instead of 1"
         ),
-        gamma=10.0,
     ),
 }
 
@@ -96,123 +60,116 @@ def _uneven_heads(values: Mapping[str, Any]) -> str:
     )
 
 
+def _encoder(
+    path: str,
+    title: str,
+    *settings: Setting,
+    uses: tuple[str, ...] = ("word_dimension", "word_dropout", "features", "feature_dropout"),
+    **more: Any,
+) -> EncoderInfo:
+    more = {"tables": {"words": "words"}, **more}
+    path = f"ncfbench.models.encoders.{path}"
+    return EncoderInfo(path=path, title=title, settings=settings, uses=uses, **more)
+
+
 ENCODERS: dict[str, EncoderInfo] = {
-    "mf": EncoderInfo(
-        path="ncfbench.models.encoders.mf:MatrixFactorization",
-        title="MF",
+    "mf": _encoder(
+        "mf:MatrixFactorization",
+        "MF",
         uses=(),
         content=(),
         scores_cold_items=False,
-        item_tables=("vectors",),
+        tables={"vectors": "items"},
     ),
-    "cnn": EncoderInfo(
-        path="ncfbench.models.encoders.cnn:Convolution",
-        title="CNN",
-        uses=("word_dimension", "word_dropout", "features", "feature_dropout"),
-        settings=(
-            Setting("filters", 50, "Filters of the convolution", at_least=1),
-            Setting("filter_width", 3, "Words that a filter spans, an odd number", at_least=1),
-            Setting(
-                "convolution",
-                "auto",
-                "Computation of the convolution: plain, or from projected words; same result",
-                choices=("auto", "plain", "projected"),
-                shown="auto: projected on a CPU, else plain",
-            ),
+    "cnn": _encoder(
+        "cnn:Convolution",
+        "CNN",
+        Setting("filters", 50, "Filters of the convolution", at_least=1),
+        Setting("filter_width", 3, "Words that a filter spans, an odd number", at_least=1),
+        Setting(
+            "convolution",
+            "auto",
+            "Computation of the convolution: plain, or from projected words; same result",
+            choices=("auto", "plain", "projected"),
+            shown="auto: projected on a CPU, else plain",
+            changes="time",
         ),
         fault=_even_filters,
-        word_tables=("words",),
     ),
-    "lstm": EncoderInfo(
-        path="ncfbench.models.encoders.lstm:Lstm",
-        title="LSTM",
-        uses=("word_dimension", "word_dropout", "features", "feature_dropout"),
-        settings=(Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),),
+    "lstm": _encoder(
+        "lstm:Lstm",
+        "LSTM",
+        Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),
         negatives=5,
-        word_tables=("words",),
     ),
-    "bow": EncoderInfo(
-        path="ncfbench.models.encoders.bow:BagOfWords",
-        title="BoW",
-        uses=("word_dimension", "word_dropout", "features", "feature_dropout"),
-        word_tables=("words",),
-        settings=(
-            Setting(
-                "bare_bag",
-                False,
-                "The mean of the words is the item's vector, without dense",
-                tried=(False, True),
-            ),
+    "bow": _encoder(
+        "bow:BagOfWords",
+        "BoW",
+        Setting(
+            "bare_bag",
+            False,
+            "The mean of the words is the item's vector, without dense",
+            tried=(False, True),
         ),
         fault=_narrow_bag,
     ),
-    "gru": EncoderInfo(
-        path="ncfbench.models.encoders.gru:Gru",
-        title="GRU",
-        uses=("word_dimension", "word_dropout", "features", "feature_dropout"),
-        settings=(Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1),),
+    "gru": _encoder(
+        "gru:Gru",
+        "GRU",
+        Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1),
         negatives=5,
-        word_tables=("words",),
     ),
-    "transformer": EncoderInfo(
-        path="ncfbench.models.encoders.transformer:Transformer",
-        title="Transformer",
+    "transformer": _encoder(
+        "transformer:Transformer",
+        "Transformer",
+        Setting("layers", 2, "Blocks of self-attention and a hidden layer", at_least=1),
+        Setting("heads", 2, "Heads of the self-attention", at_least=1),
+        Setting("width", 128, "Length of a word's vector, a multiple of heads", at_least=1),
+        Setting("feed_forward", 512, "Units of the hidden layer in each block", at_least=1),
         uses=("word_dropout", "features", "feature_dropout"),
-        settings=(
-            Setting("layers", 2, "Blocks of self-attention and a hidden layer", at_least=1),
-            Setting("heads", 2, "Heads of the self-attention", at_least=1),
-            Setting("width", 128, "Length of a word's vector, a multiple of heads", at_least=1),
-            Setting("feed_forward", 512, "Units of the hidden layer in each block", at_least=1),
-        ),
         fault=_uneven_heads,
-        word_tables=("words",),
     ),
-    "bert": EncoderInfo(
-        path="ncfbench.models.encoders.bert:Bert",
-        title="BERT",
-        uses=("features", "feature_dropout"),
-        settings=(
-            Setting(
-                "checkpoint",
-                "",
-                "Pretrained model: folder of config.json, model.safetensors, tokenizer; or a"
-                " digest",
-                shown="needed",
-            ),
-            Setting(
-                "pretrained_learning_rate",
-                5e-05,
-                "Adam's learning rate for the pretrained weights",
-                panel="Training",
-                above=0,
-            ),
-            Setting(
-                "frozen_layers",
-                0,
-                "First layers that are not trained, with the embeddings before them",
-                at_least=0,
-            ),
+    "bert": _encoder(
+        "bert:Bert",
+        "BERT",
+        Setting(
+            "checkpoint",
+            "",
+            "Pretrained model: folder of config.json, model.safetensors, tokenizer; or a digest",
+            shown="needed",
         ),
+        Setting(
+            "pretrained_learning_rate",
+            5e-05,
+            "Adam's learning rate for the pretrained weights",
+            panel="Training",
+            above=0,
+        ),
+        Setting(
+            "frozen_layers",
+            0,
+            "First layers that are not trained, with the embeddings before them",
+            at_least=0,
+        ),
+        uses=("features", "feature_dropout"),
         pretrained_parts=("pretrained",),
         is_costly=True,
-        word_tables=("words",),
     ),
-    "mlp": EncoderInfo(
-        path="ncfbench.models.encoders.mlp:FeatureMlp",
-        title="MLP",
-        uses=("feature_dropout",),
-        settings=(
-            Setting("mlp_units", 128, "Units of a hidden layer", at_least=1, tried=(128, 1024)),
-            Setting(
-                "mlp_layers",
-                1,
-                "Hidden layers; with 0 it is linear",
-                at_least=0,
-                at_most=16,
-                tried=(0, 1),
-            ),
+    "mlp": _encoder(
+        "mlp:FeatureMlp",
+        "MLP",
+        Setting("mlp_units", 128, "Units of a hidden layer", at_least=1, tried=(128, 1024)),
+        Setting(
+            "mlp_layers",
+            1,
+            "Hidden layers; with 0 it is linear",
+            at_least=0,
+            at_most=16,
+            tried=(0, 1),
         ),
+        uses=("feature_dropout",),
         content=("features",),
+        tables={},
     ),
 }
 USER_TOWERS: dict[str, UserTowerInfo] = {
@@ -220,7 +177,7 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
         path="ncfbench.models.user_towers:UserTable",
         title="Table",
         uses=(),
-        user_tables=("vectors",),
+        tables={"vectors": "users"},
     ),
     "history": UserTowerInfo(
         path="ncfbench.models.user_towers:UserHistory",
@@ -241,11 +198,17 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
                 "Add a free vector of each user to that of her history",
                 tried=(False, True),
             ),
-            *USER_LAYERS,
+            Setting("user_units", 128, "Units of a hidden layer of the user tower", at_least=1),
+            Setting(
+                "user_layers",
+                1,
+                "Hidden layers of the user tower; with 0 it is linear",
+                at_least=0,
+                at_most=16,
+            ),
         ),
         content=("history",),
-        user_tables=("vectors",),
-        history_tables=("items",),
+        tables={"vectors": "users", "items": "histories"},
     ),
 }
 BUILT_IN: Mapping[Kind, Mapping[str, Info]] = {

@@ -1,76 +1,40 @@
-"""Records of the built-in samplers."""
+"""The built-in samplers, whose classes carry their records as those of plug-ins do."""
 
 from __future__ import annotations
 
+from collections import UserDict
+from collections.abc import MutableMapping
 from dataclasses import replace
+from typing import Any, cast
 
-from ncfbench.catalog.infos import FAMILIES, LossFamily, SamplerInfo
+from ncfbench.catalog.infos import LossFamily, SamplerInfo
 
 BASELINES: dict[LossFamily, str] = {"pointwise": "iid", "pairwise": "neg", "listwise": "neg"}
 """The sampler against which the speedups of a family's losses are measured."""
-_RECORDS: dict[str, SamplerInfo] = {
-    "iid": SamplerInfo(
-        path="ncfbench.sampling.listed:IidSampler",
-        in_paper=True,
-        uses=("negatives", "mask"),
-        families=("pointwise",),
-        symbols=("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
-        nominal=lambda n: (n.b * (1 + n.k), n.b * (1 + n.k), n.b * n.k),
-    ),
-    "neg": SamplerInfo(
-        path="ncfbench.sampling.listed:NegativeSampler",
-        in_paper=True,
-        uses=("negatives", "mask"),
-        families=FAMILIES,
-        symbols=("bk", "b", "b(1+k)", "b(1+k)", "vectors"),
-        nominal=lambda n: (n.b, n.b * (1 + n.k), n.b * n.k),
-    ),
-    "strat": SamplerInfo(
-        path="ncfbench.sampling.listed:StratifiedSampler",
-        in_paper=True,
-        uses=("stratum_size", "strata", "negatives", "mask"),
-        families=("pointwise",),
-        symbols=("bk", "b(1+k)", "b/s", "b(1+k)", "vectors"),
-        nominal=lambda n: (n.b * (1 + n.k), n.b // n.s, n.b * n.k),
-        by_user={
-            "families": FAMILIES,
-            "symbols": ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors"),
-            "nominal": lambda n: (n.b // n.s, n.b * (1 + n.k), n.b * n.k),
-        },
-    ),
-    "ns": SamplerInfo(
-        path="ncfbench.sampling.shared:NegativeSharingSampler",
-        in_paper=True,
-        uses=("mask",),
-        families=FAMILIES,
-        shares_items=True,
-        least_strata=2,
-        symbols=("b(b-1)", "b", "b", "b^2", "matrix"),
-        nominal=lambda n: (n.b, n.b, n.b * (n.b - 1)),
-    ),
-    "strat-ns": SamplerInfo(
-        path="ncfbench.sampling.shared:StratifiedSharingSampler",
-        in_paper=True,
-        uses=("stratum_size", "strata", "mask"),
-        families=FAMILIES,
-        shares_items=True,
-        least_strata=2,
-        symbols=("b(b-s)/s", "b", "b/s", "b^2/s", "matrix"),
-        nominal=lambda n: (n.b, n.b // n.s, n.b * (n.b - n.s) // n.s),
-        by_user={
-            "uses": ("stratum_size", "strata", "mask"),
-            "symbols": ("b(b-s)", "b/s", "b", "b^2", "matrix"),
-            "nominal": lambda n: (n.b // n.s, n.b, n.b * (n.b - n.s)),
-        },
-    ),
-    "mixed-ns": SamplerInfo(
-        path="ncfbench.sampling.shared:MixedSharingSampler",
-        uses=("uniform_items", "mask"),
-        families=FAMILIES,
-        shares_items=True,
-        symbols=("b(b-1+k')", "b", "b+k'", "b(b+k')", "matrix"),
-        nominal=lambda n: (n.b, n.b + n.uniform, n.b * (n.b - 1 + n.uniform)),
-    ),
-}
-SAMPLERS = {name: replace(info, title=name) for name, info in _RECORDS.items()}
-"""Tables and figures have the names of flags."""
+
+
+class SamplerRecords(UserDict[str, Any]):
+    """Records by name, given as import paths: a class is imported when its record is first read.
+
+    Their titles are their names: tables and figures have those of ``--sampler``.
+    """
+
+    def __getitem__(self, name: str) -> SamplerInfo:
+        """Return the record of a sampler."""
+        record = self.data[name]
+        if isinstance(record, str):
+            info = SamplerInfo(path=record).load().info
+            record = self.data[name] = replace(info, path=record, title=name)
+        return cast(SamplerInfo, record)
+
+
+SAMPLERS: MutableMapping[str, SamplerInfo] = SamplerRecords(
+    {
+        "iid": "ncfbench.sampling.listed:IidSampler",
+        "neg": "ncfbench.sampling.listed:NegativeSampler",
+        "strat": "ncfbench.sampling.listed:StratifiedSampler",
+        "ns": "ncfbench.sampling.shared:NegativeSharingSampler",
+        "strat-ns": "ncfbench.sampling.shared:StratifiedSharingSampler",
+        "mixed-ns": "ncfbench.sampling.shared:MixedSharingSampler",
+    }
+)

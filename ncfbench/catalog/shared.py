@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
-from ncfbench.catalog.models import BUILT_IN
 from ncfbench.settings import setting_field, setting_of
 
 _data, _sampler, _model, _training, _devices = (
@@ -13,6 +12,11 @@ _data, _sampler, _model, _training, _devices = (
     for panel in ("Data", "Sampler", "Model", "Training", "Devices")
 )
 """Each declares a field in its panel of ``--help``."""
+_some_samplers, _some_encoders = (
+    partial(_sampler, used_by="sampler"),
+    partial(_model, used_by="encoder"),
+)
+_untimed = partial(_training, changes="result")
 
 MAX_SEED = 2**32 - 1
 FLAGS = (
@@ -47,23 +51,27 @@ class SharedSettings:
     batch_size: int = _sampler(
         512, "b: positive links in a batch", at_least=1, tried=(256, 512, 1024, 2048)
     )
-    stratum_size: int = _sampler(4, "s: positive links in a stratum", at_least=1, tried=(2, 4, 8))
-    negatives: int = _sampler(
+    stratum_size: int = _some_samplers(
+        4, "s: positive links in a stratum", at_least=1, tried=(2, 4, 8)
+    )
+    negatives: int = _some_samplers(
         None,
         "k: negative links for each positive one",
         at_least=1,
         default_from="encoder",
         tried=(3, 10, 30),
     )
-    strata: str = _sampler("item", "What the links of a stratum share", choices=("item", "user"))
-    uniform_items: int = _sampler(
+    strata: str = _some_samplers(
+        "item", "What the links of a stratum share", choices=("item", "user")
+    )
+    uniform_items: int = _some_samplers(
         None, "k': items drawn uniformly into each batch", at_least=1, default_from="batch_size"
     )
     noise: str = _sampler(
         "unigram", "Noise distribution P_n: unigram, uniform, or an exponent of the item degree"
     )
-    mask: bool = _sampler(True, "Leave linked pairs out of the negatives")
-    epochs: int = _training(
+    mask: bool = _some_samplers(True, "Leave linked pairs out of the negatives")
+    epochs: int = _untimed(
         30,
         "Passes over the training links; 0: until validation recall has not risen for --set"
         " patience of them",
@@ -71,11 +79,11 @@ class SharedSettings:
     )
     optimizer: str = _training(
         "auto",
-        "Optimiser; row-adam is Adam that updates the named rows of tables only, and auto is Adam"
-        " that does so where tables are large; adagrad does too",
+        "Optimiser; auto: row-adam for large tables, else adam. row-adam and adagrad update only"
+        " the rows that a batch uses",
         choices=("auto", "adam", "row-adam", "adagrad"),
     )
-    learning_rate: float = _training(
+    learning_rate: float = _untimed(
         None,
         "The optimiser's learning rate",
         above=0,
@@ -89,7 +97,7 @@ class SharedSettings:
         at_most=1,
         tried=(0.0, 0.01, 0.1),
     )
-    gamma: float | None = _training(
+    gamma: float | None = _untimed(
         None,
         "Margin of hinge, scale of the others",
         above=0,
@@ -97,17 +105,18 @@ class SharedSettings:
         default_from="loss",
         tried=(5.0, 10.0, 20.0),
     )
-    lambda_: float | None = _training(
+    lambda_: float | None = _untimed(
         None, "Weight of the negative term", above=0, used_by="loss", default_from="loss"
     )
-    word_dropout: float = _model(
+    word_dropout: float = _some_encoders(
         0.5,
         "Share of words removed from a text in training",
+        changes="result",
         at_least=0,
         below=1,
         tried=(0.0, 0.2, 0.5),
     )
-    feature_dropout: float = _model(
+    feature_dropout: float = _some_encoders(
         0.0,
         "Dropout on the items' dense features in training",
         at_least=0,
@@ -117,15 +126,14 @@ class SharedSettings:
     item_dropout: float = _model(
         0.1,
         "Dropout on item embeddings in training",
+        changes="result",
         at_least=0,
         below=1,
         tried=(0.0, 0.1, 0.3),
     )
-    user_l2: float = _training(1e-6, "Weight of the users' squared norm", at_least=0)
-    seed: int = _training(
-        0, "Seed of parameters, batches and dropout", at_least=0, at_most=MAX_SEED
-    )
-    probe_every: int = _training(
+    user_l2: float = _untimed(1e-6, "Weight of the users' squared norm", at_least=0)
+    seed: int = _untimed(0, "Seed of parameters, batches and dropout", at_least=0, at_most=MAX_SEED)
+    probe_every: int = _untimed(
         0,
         "Iterations between probes of the objective; 0: four in an epoch, one with bert",
         at_least=0,
@@ -136,17 +144,18 @@ class SharedSettings:
     )
     history_items: int = _model(
         50,
-        "Items of a user's history whose ids count; of a longer one, so many drawn once",
+        "Maximum history length; longer histories are sampled once",
+        used_by="user_tower",
         at_least=1,
     )
-    word_dimension: int = _model(50, "Length of the word embeddings", at_least=1)
-    features: str = _model(
+    word_dimension: int = _some_encoders(50, "Length of the word embeddings", at_least=1)
+    features: str = _some_encoders(
         "add",
         "Dense features of items beside their texts: added to g through a linear layer, or ignored",
         choices=("add", "ignore"),
         tried=("add", "ignore"),
     )
-    patience: int = _training(
+    patience: int = _untimed(
         10,
         "Epochs without a better validation recall before the reported epoch is chosen",
         at_least=1,
@@ -164,6 +173,7 @@ class SharedSettings:
         0,
         "Items that g encodes at a time, computed again in the backward pass: less memory for"
         " large batches; 0: all",
+        changes="time",
         at_least=0,
     )
     devices: int = _devices(
@@ -174,18 +184,8 @@ class SharedSettings:
     )
 
 
-_READERS = {
-    name: kind
-    for kind, infos in BUILT_IN.items()
-    for info in infos.values()
-    for name in info.uses or ()
-}
 SETTINGS = {
-    setting.name: replace(
-        setting,
-        used_by=setting.used_by or _READERS.get(setting.name),
-        has_flag=setting.name in FLAGS,
-    )
+    setting.name: replace(setting, has_flag=setting.name in FLAGS)
     for setting in map(setting_of, fields(SharedSettings))
 }
 """The settings that every run has, by name (``lambda`` without its underscore)."""

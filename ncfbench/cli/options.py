@@ -78,7 +78,7 @@ class SettingsCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See ``parse_args`` of Typer's commands."""
-        known = {flag for parameter in self.params for flag in parameter.opts}
+        known = {"--help", *(flag for parameter in self.params for flag in parameter.opts)}
         for flag in (word.partition("=")[0] for word in args if word.startswith("--")):
             name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
             if flag not in known and name in all_settings():

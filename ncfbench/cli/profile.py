@@ -6,12 +6,10 @@ from typing import Annotated
 
 import typer
 
-from ncfbench.catalog import SAMPLERS, find_sampler
+from ncfbench.catalog import SAMPLERS
 from ncfbench.cli import options
 from ncfbench.cli.failures import reporting
 from ncfbench.cli.output import print_json, print_views, progress_bar
-
-PAPER = tuple(name for name in SAMPLERS if find_sampler(name).in_paper)
 
 
 @options.with_settings("dataset", "encoder", "loss")
@@ -47,7 +45,7 @@ def profile(
     """
     from ncfbench.config import merge
 
-    chosen = options.names(samplers, PAPER)
+    chosen = options.names(samplers, [name for name, info in SAMPLERS.items() if info.in_paper])
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
     settings, locations = merge(given, set_ or (), chosen={"sampler": chosen})
     from ncfbench.profiling import profile as profiling

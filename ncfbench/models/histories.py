@@ -23,8 +23,8 @@ class History(NamedTuple):
     """The histories of some users, as a user tower sees them."""
 
     items: jax.Array
-    """int32[U, H]: item ids, or the items' rows in the tables that the tower names as its
-    ``history_tables``; at most the setting ``history_items`` of each user.
+    """int32[U, H]: item ids, or the items' rows in the tower's tables of ``histories``; at most the
+    setting ``history_items`` of each user.
     """
     present: jax.Array
     """bool[U, H]: where an item is."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ncfbench.catalog import find_encoder, find_user_tower
+from ncfbench.catalog import find
 from ncfbench.config import RunConfig
 
 USER_TOWER, ENCODER = "user_tower", "encoder"
@@ -55,14 +55,8 @@ def kind_of(config: RunConfig, path: Any) -> str | None:
     names = names_of(path)
     if names[-1:] != ("embedding",):
         return None
-    tower, encoder = names[0], find_encoder(config.encoder)
-    user_tower = find_user_tower(config.user_tower)
-    if tower == FREE_ITEMS:
+    if names[0] == FREE_ITEMS:
         return "items"
-    declared = {
-        "users": user_tower.user_tables if tower == USER_TOWER else (),
-        "histories": user_tower.history_tables if tower == USER_TOWER else (),
-        "items": encoder.item_tables if tower == ENCODER else (),
-        "words": encoder.word_tables if tower == ENCODER else (),
-    }
-    return next((kind for kind, own in declared.items() if {*own} & {*names}), None)
+    kind = names[0]
+    tables = find(kind, getattr(config, kind)).tables
+    return next((rows for table, rows in tables.items() if table in names), None)

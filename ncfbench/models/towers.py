@@ -88,7 +88,7 @@ class Towers(nnx.Module):
         self.encoder = WithFeatures(encoder, config, data, rngs=rngs) if is_added else encoder
         is_coupled = config.coupling == "regularised"
         self.free_items = embedding(data.items, config.dimension, rngs) if is_coupled else None
-        self.encodes_rows = bool(info.item_tables)
+        self.encodes_rows = "items" in info.tables.values()
         # The rates come with each iteration: runs of other rates share their programs.
         self.drops_words = config.word_dropout > 0 and info.reads("word_dropout")
         reads_them = reads_them and info.reads("feature_dropout")

@@ -25,7 +25,7 @@ class Users(NamedTuple):
     """Some users, as a user tower sees them."""
 
     rows: jax.Array
-    """int32[U]: user ids, or rows in the tables that the tower names as its ``user_tables``."""
+    """int32[U]: user ids, or rows in the tables that the tower names among its ``tables``."""
     history: History | None = None
     """The items of their training links; None for towers that do not read them."""
 

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ncfbench.catalog import all_settings
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.tied import log_ratios
-from ncfbench.runs.arms import COMPUTATION_SETTINGS, TIMELESS_SETTINGS, Variant, shared_settings
+from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.labels import unusual_settings
 from ncfbench.statistics import ranking
 from ncfbench.statistics.intervals import Estimate, estimate_of, interval_columns, product
@@ -149,6 +150,11 @@ def _split(settings: Iterable[str]) -> tuple[dict[str, str], str]:
     computed as text; without those of :data:`NAMED` and those that take no time.
     """
     words = dict(word.split("=", 1) for word in settings if "=" in word)
-    own = {name: value for name, value in words.items() if name not in (*NAMED, *TIMELESS_SETTINGS)}
-    objective = {name: value for name, value in own.items() if name not in COMPUTATION_SETTINGS}
-    return objective, ", ".join(f"{name}={own[name]}" for name in own if name not in objective)
+    declared, objective, computation = all_settings(), dict[str, str](), []
+    for name, value in words.items():
+        changes = declared[name].changes if name in declared else "both"
+        if name not in NAMED and changes == "both":
+            objective[name] = value
+        elif name not in NAMED and changes == "time":
+            computation.append(f"{name}={value}")
+    return objective, ", ".join(computation)

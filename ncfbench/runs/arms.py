@@ -10,21 +10,6 @@ from ncfbench.config import RunConfig, identity_of
 
 ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items")
 """Settings in which the runs of one comparison may differ."""
-TIMELESS_SETTINGS = (
-    "seed",
-    "epochs",
-    "patience",
-    "probe_every",
-    "learning_rate",
-    "gamma",
-    "lambda",
-    "word_dropout",
-    "item_dropout",
-    "user_l2",
-)
-"""Settings that do not change the time of an iteration."""
-COMPUTATION_SETTINGS = ("convolution", "item_block")
-"""Settings that change how an iteration is computed, and not its result."""
 
 
 @dataclass(frozen=True)

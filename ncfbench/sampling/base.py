@@ -7,18 +7,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.catalog import find_loss, find_sampler
-from ncfbench.catalog.infos import Sizes
+from ncfbench.catalog import SamplerInfo, find_loss
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph, LookupTables
 from ncfbench.rng import Streams
 from ncfbench.sampling.batch import Batch
-from ncfbench.sampling.claims import Claims, Nominal
+from ncfbench.sampling.claims import Claims
 from ncfbench.sampling.noise import Noise
 from ncfbench.sampling.positives import PositiveStream
 
@@ -47,12 +46,15 @@ class Draw(NamedTuple):
 class Sampler(ABC):
     """A sampling strategy bound to a graph of training links, the settings and a seed.
 
+    A class has a record as its ``info``, with the families of losses that it serves.
+
     Args:
         replacement: draw positives instead of shuffling them: each batch is then exactly unbiased,
             which audits need.
         weight_dtype: float32 as the layout says; float64 for exact tests.
     """
 
+    info: ClassVar[SamplerInfo]
     stratified = False
     draws_users = False
     draws_items = False
@@ -176,14 +178,11 @@ class Sampler(ABC):
 
     def claims(self) -> Claims:
         """Return what the sampler says of its batches; subclasses replace what differs."""
-        config = self.config
-        sizes = Sizes(config.batch_size, config.negatives, self.stratum_size, config.uniform_items)
-        count = find_sampler(config.sampler).with_strata(config.strata).nominal
         return Claims(
-            nominal=count and Nominal(*count(sizes)),
+            nominal=None,
             drawn_items=self.noise.probability,
             shuffled_bias=self.shuffled_bias,
-            bias=find_loss(config.loss).bias,
+            bias=find_loss(self.config.loss).bias,
         )
 
     def _draw_negatives(self, role: str, start: int, count: int) -> Int32:

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.catalog import FAMILIES, SamplerInfo
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Int32, Sampler
 from ncfbench.sampling.batch import Batch, Listed, padded
+from ncfbench.sampling.claims import Claims, Nominal
 
 
 class ListedSampler(Sampler):
@@ -25,6 +27,15 @@ class ListedSampler(Sampler):
     """
 
     shuffled_bias = 0.0  # an epoch holds each link once, and negative links are drawn all the same
+
+    def claims(self) -> Claims:
+        """See :meth:`Sampler.claims`. A drawn user or item counts as often as it is drawn."""
+        b, k = self.config.batch_size, self.config.negatives
+        users, items = (
+            b * (1 + k) if is_drawn else b // self.stratum_size
+            for is_drawn in (self.draws_users, self.draws_items)
+        )
+        return super().claims()._replace(nominal=Nominal(users, items, b * k))
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
@@ -76,6 +87,12 @@ class IidSampler(ListedSampler):
     O(1 + k log degree).
     """
 
+    info = SamplerInfo(
+        in_paper=True,
+        uses=("negatives", "mask"),
+        families=("pointwise",),
+        symbols=("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
+    )
     draws_users = True
     draws_items = True
 
@@ -89,6 +106,12 @@ class NegativeSampler(ListedSampler):
     Cost per link: O(1 + k log degree).
     """
 
+    info = SamplerInfo(
+        in_paper=True,
+        uses=("negatives", "mask"),
+        families=FAMILIES,
+        symbols=("bk", "b", "b(1+k)", "b(1+k)", "vectors"),
+    )
     draws_items = True
 
 
@@ -109,6 +132,16 @@ class StratifiedSampler(ListedSampler):
     O(1 + k log degree).
     """
 
+    info = SamplerInfo(
+        in_paper=True,
+        uses=("stratum_size", "strata", "negatives", "mask"),
+        families=("pointwise",),
+        symbols=("bk", "b(1+k)", "b/s", "b(1+k)", "vectors"),
+        by_user={
+            "families": FAMILIES,
+            "symbols": ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors"),
+        },
+    )
     stratified = True
 
     def __init__(

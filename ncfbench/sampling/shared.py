@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ncfbench.catalog import find_loss
+from ncfbench.catalog import FAMILIES, SamplerInfo, find_loss
 from ncfbench.sampling.base import Draw, Float64, Int32, Sampler
 from ncfbench.sampling.batch import Batch, Shared, padded
-from ncfbench.sampling.claims import Claims
+from ncfbench.sampling.claims import Claims, Nominal
 
 
 class SharingSampler(Sampler):
@@ -38,8 +38,12 @@ class SharingSampler(Sampler):
         """See :meth:`Sampler.claims`. Shuffled, two links of a batch are never the same, two strata
         seldom alike: a bias of 1/(N-1), or of order s/N.
         """
-        n, s = self.graph.n_links, self.stratum_size
-        return super().claims()._replace(shuffled_bias=s / n if s > 1 else 1 / max(n - 1, 1))
+        n, b, s = self.graph.n_links, self.config.batch_size, self.stratum_size
+        bias = s / n if s > 1 else 1 / max(n - 1, 1)
+        nominal = Nominal(b, b // s, b * (b - s) // s)
+        if self.config.strata == "user":
+            nominal = Nominal(b // s, b, b * (b - s))
+        return super().claims()._replace(nominal=nominal, shuffled_bias=bias)
 
     def _share(self, draw: Draw, capacity: int) -> Batch:
         s, b = self.stratum_size, len(draw.links)
@@ -89,7 +93,16 @@ class StratifiedSharingSampler(SharingSampler):
     0 under ``mask``. b user slots; about b/s item slots, by users b. Cost per link: O(V + degree).
     """
 
-    # The paper prints b(b-1)/s negative links; these are without those of a link's own stratum.
+    info = SamplerInfo(
+        in_paper=True,
+        uses=("stratum_size", "strata", "mask"),
+        families=FAMILIES,
+        shares_items=True,
+        least_strata=2,
+        # The paper prints b(b-1)/s negative links; these are without those of a link's own stratum.
+        symbols=("b(b-s)/s", "b", "b/s", "b^2/s", "matrix"),
+        by_user={"symbols": ("b(b-s)", "b/s", "b", "b^2", "matrix")},
+    )
     stratified = True
 
 
@@ -101,6 +114,15 @@ class NegativeSharingSampler(SharingSampler):
     Positive links shuffled (or uniform with replacement). b user slots; at most b item slots, as
     equal items are merged.
     """
+
+    info = SamplerInfo(
+        in_paper=True,
+        uses=("mask",),
+        families=FAMILIES,
+        shares_items=True,
+        least_strata=2,
+        symbols=("b(b-1)", "b", "b", "b^2", "matrix"),
+    )
 
 
 class MixedSharingSampler(SharingSampler):
@@ -117,6 +139,13 @@ class MixedSharingSampler(SharingSampler):
     b + k' item slots, as equal items are merged. Cost per link: O(V + degree).
     """
 
+    info = SamplerInfo(
+        uses=("uniform_items", "mask"),
+        families=FAMILIES,
+        shares_items=True,
+        symbols=("b(b-1+k')", "b", "b+k'", "b(b+k')", "matrix"),
+    )
+
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; each batch has a stream of its own for its uniform items."""
         in_use, size = self.graph.items_in_use, (1, self.config.uniform_items)
@@ -128,7 +157,9 @@ class MixedSharingSampler(SharingSampler):
 
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`."""
-        return super().claims()._replace(drawn_items=self._uniform)
+        b, extra = self.config.batch_size, self.config.uniform_items
+        nominal = Nominal(b, b + extra, b * (b - 1 + extra))
+        return super().claims()._replace(nominal=nominal, drawn_items=self._uniform)
 
     @property
     def _uniform(self) -> Float64:

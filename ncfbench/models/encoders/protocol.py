@@ -45,12 +45,10 @@ class EncoderInput(NamedTuple):
     """The content of some items, as an encoder sees it."""
 
     items: jax.Array
-    """int32[V]: item ids, or the items' rows in the tables that the encoder names as its
-    ``item_tables``.
-    """
+    """int32[V]: item ids, or the items' rows in the encoder's tables of ``items``."""
     tokens: jax.Array
-    """int32[V, L]: word ids, or the words' rows in the tables that the encoder names as its
-    ``word_tables``; 0 after the last word.
+    """int32[V, L]: word ids, or the words' rows in the encoder's tables of ``words``; 0 after the
+    last word.
     """
     present: jax.Array
     """bool[V, L]: where a word is; false on padding and on words that dropout removed."""
