@@ -59,25 +59,31 @@ find_encoder: Callable[[str], EncoderInfo] = partial(find, "encoder")
 find_user_tower: Callable[[str], UserTowerInfo] = partial(find, "user_tower")
 
 
+def infos_of(names: Mapping[Kind, str], strata: str) -> dict[Kind, Any]:
+    """Return the records of a run's choices by kind, for strata by ``item`` or by ``user``."""
+    infos = {kind: find(kind, name) for kind, name in names.items()}
+    return infos | {"sampler": infos["sampler"].with_strata(strata)}
+
+
 def settings_for(infos: Collection[Info]) -> dict[str, Setting]:
     """Return the settings that a run with these choices has, those of every run first."""
-    found = SETTINGS | {
+    settings = SETTINGS | {
         name: setting
         for name, setting in own_settings().items()
         if any(info.reads(name) for info in infos)
     }
     for info in infos:
-        found |= info.own
-    return found
+        settings |= info.own
+    return settings
 
 
 def all_settings(choices: Mapping[Kind, Iterable[str]] | None = None) -> dict[str, Setting]:
     """Return the settings of every run, of all that is built in, and of some more choices."""
-    found = SETTINGS | own_settings()
+    settings = SETTINGS | own_settings()
     for kind, names in (choices or {}).items():
         for name in names:
-            found |= find(kind, name).own
-    return found
+            settings |= find(kind, name).own
+    return settings
 
 
 def baseline_sampler(loss: str) -> str:

@@ -76,10 +76,6 @@ class Info:
         """Return whether its runs read a setting that not every run reads."""
         return self.uses is None or name in self.names
 
-    def with_strata(self, strata: str | None) -> Info:
-        """Return the record with strata by ``item`` or by ``user``: of some samplers another."""
-        return self
-
     def load(self) -> Any:
         """Import the class; modules of the current folder count as installed.
 
@@ -127,7 +123,7 @@ class SamplerInfo(Info):
     """Fields that have other values with strata by user; see :meth:`with_strata`."""
 
     def with_strata(self, strata: str | None) -> SamplerInfo:
-        """See :meth:`Info.with_strata`; the title says where strata are by user."""
+        """Return the record with strata by ``item`` or by ``user``; the title says the latter."""
         if strata != "user":
             return self
         usual = {"title": f"{self.title} (by user)", "symbols": NO_SYMBOLS}

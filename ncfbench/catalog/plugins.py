@@ -50,9 +50,11 @@ def _faults(kind: Kind, loaded: Any) -> Iterator[str]:
     record = vars(loaded).get("info", wanted())
     if not isinstance(record, wanted):
         yield f"has info = {type(record).__name__}(...), and {title} needs {wanted.__name__}"
-    for strata in ("item", "user"):
-        for fault in _record_faults(record.with_strata(strata), loaded):
-            yield f"declares {fault}"
+    records = [record]
+    if isinstance(record, SamplerInfo):
+        records.append(record.with_strata("user"))
+    for fault in (fault for record in records for fault in _record_faults(record, loaded)):
+        yield f"declares {fault}"
 
 
 def _record_faults(record: Info, loaded: Any) -> Iterator[str]:

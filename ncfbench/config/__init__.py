@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ncfbench.catalog import BUILT_IN, Info, find, settings_for
+from ncfbench.catalog import BUILT_IN, Info, infos_of, settings_for
 from ncfbench.catalog import MAX_SEED as MAX_SEED
 from ncfbench.catalog import SETTINGS as SETTINGS
 from ncfbench.catalog import all_settings as all_settings
@@ -125,7 +125,7 @@ def complete(settings: Mapping[str, Any], *, ignore_unknown: bool = False) -> Ru
         kind: SETTINGS[kind].convert(given.get(kind, SETTINGS[kind].default)) for kind in BUILT_IN
     }
     strata = str(given.get("strata", RunConfig.strata))
-    infos = {kind: find(kind, name).with_strata(strata) for kind, name in chosen.items()}
+    infos = infos_of(chosen, strata)
     _refuse_taken_names(chosen, infos)
     had = settings_for(infos.values())
     known = all_settings() | had

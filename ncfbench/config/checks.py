@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from ncfbench.catalog import (
@@ -13,26 +12,21 @@ from ncfbench.catalog import (
     LOSSES,
     SAMPLERS,
     EncoderInfo,
+    Info,
     LossInfo,
     SamplerInfo,
     losses_for,
     serves,
 )
 from ncfbench.errors import UsageError, either, nearest
-from ncfbench.settings import Setting
+from ncfbench.settings import Kind, Setting
 
 NAMED_EXPONENTS = {"unigram": 1.0, "uniform": 0.0}
 MOST_DECAY = 0.05
 Values = Mapping[str, Any]
 
 
-def check(
-    values: Values,
-    settings: Mapping[str, Setting],
-    sampler: SamplerInfo,
-    loss: LossInfo,
-    encoder: EncoderInfo,
-) -> None:
+def check(values: Values, settings: Mapping[str, Setting], infos: Mapping[Kind, Any]) -> None:
     """Refuse values of a run's settings that cannot work with each other or with its choices.
 
     Raises:
@@ -42,14 +36,7 @@ def check(
         if values[name] is not None:
             setting.check(values[name])
     noise_exponent(values["noise"])
-    faults = chain(
-        _text_faults(values),
-        _coupling_faults(values, encoder),
-        _optimizer_faults(values),
-        _loss_faults(values, sampler, loss),
-        _batch_faults(values, sampler),
-    )
-    for fault in filter(None, (*faults, encoder.fault(values))):
+    for fault in _faults(values, **infos):
         raise UsageError(fault)
 
 
@@ -94,16 +81,16 @@ def _stratum_size(values: Values, sampler: SamplerInfo) -> int:
     return int(values["stratum_size"]) if sampler.reads("stratum_size") else 1
 
 
-def _text_faults(values: Values) -> Iterator[str]:
-    dataset = values["dataset"]
+def _faults(
+    values: Values, sampler: SamplerInfo, loss: LossInfo, encoder: EncoderInfo, user_tower: Info
+) -> Iterator[str]:
+    """Yield what cannot work together, each as a sentence."""
+    dataset, decay, rate = (values[name] for name in ("dataset", "weight_decay", "learning_rate"))
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", dataset):
         yield (
             f"dataset = {dataset[:80]!r} is not a data set's name: at most 64 letters, digits, dots"
             " and hyphens."
         )
-
-
-def _coupling_faults(values: Values, encoder: EncoderInfo) -> Iterator[str]:
     if values["coupling"] != "direct" and not encoder.scores_cold_items:
         able = either(name for name, info in ENCODERS.items() if info.scores_cold_items)
         yield (
@@ -111,16 +98,15 @@ def _coupling_faults(values: Values, encoder: EncoderInfo) -> Iterator[str]:
             f" --encoder {values['encoder']} are free themselves. Use --encoder {able}, or"
             " --set coupling=direct."
         )
-
-
-def _optimizer_faults(values: Values) -> Iterator[str]:
-    decay, rate = values["weight_decay"], values["learning_rate"]
     if decay * rate > MOST_DECAY:
         yield (
             f"weight_decay = {decay:g} times learning_rate = {rate:g} takes more than"
             f" {MOST_DECAY:.0%} of all weights away in each iteration. Use a weight_decay"
             f" of {0.01 / rate:.2g} or less."
         )
+    yield from _loss_faults(values, sampler, loss)
+    yield from _batch_faults(values, sampler)
+    yield from filter(None, (info.fault(values) for info in (sampler, loss, encoder, user_tower)))
 
 
 def _loss_faults(values: Values, sampler: SamplerInfo, loss: LossInfo) -> Iterator[str]:

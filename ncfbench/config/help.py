@@ -19,11 +19,7 @@ def users_of(setting: Setting) -> list[str]:
     if not setting.used_by:
         return []
     infos = BUILT_IN[setting.used_by]
-    users = [
-        name if info.reads(setting.name) else f"{name} with strata=user"
-        for name, info in infos.items()
-        if info.with_strata("user").reads(setting.name)
-    ]
+    users = [name for name, info in infos.items() if info.reads(setting.name)]
     return [] if len(users) == len(infos) and setting.name in SETTINGS else users
 
 
@@ -31,7 +27,10 @@ def default_text(setting: Setting) -> str:
     """Return a default as ``--help`` shows it: ``10; lstm 5`` where the encoder decides."""
     source = setting.default_from
     if setting.shown or not source:
-        return setting.shown or _text(setting, setting.default)
+        default = setting.default
+        return setting.shown or (
+            f"{default:g}" if setting.type == "float" else setting.text(default)
+        )
     if source not in BUILT_IN:
         return f"as {source}"
     values = {name: getattr(info, setting.attribute) for name, info in BUILT_IN[source].items()}
@@ -45,15 +44,14 @@ def setting_facts(setting: Setting) -> dict[str, str]:
     """Return a setting's name, default, valid values, those that `advise` tries, readers and
     meaning: a row of the settings reference.
     """
-    valid = setting.range
-    if setting.name in BUILT_IN:
-        valid = ", ".join([*BUILT_IN[setting.name], "or a plug-in"])
-    elif words := {"int": "whole number", "float": "number"}.get(setting.type):
-        valid = ", ".join(filter(None, [words, valid]))
+    words = {"int": ["whole number"], "float": ["number"]}.get(setting.type, [])
+    valid = [*BUILT_IN.get(setting.name, ()), "or a plug-in"]
+    if setting.name not in BUILT_IN:
+        valid = [*words, setting.range] if setting.range else words
     return {
         "setting": setting.name,
         "default": default_text(setting),
-        "valid": valid,
+        "valid": ", ".join(valid),
         "tried": ", ".join(map(setting.text, setting.tried)),
         "used by": ", ".join(users_of(setting)),
         "meaning": setting.help,
@@ -65,15 +63,10 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
     values, sentences = config.to_dict(), []
     known = {**all_settings(), **config.settings}
     for setting in (known[name] for name in given if name in known):
-        is_had = setting.name in values
-        if is_had and config.reads(setting):
-            continue
-        other = str(setting.used_by)
-        users = users_of(setting)
-        sentences.append(
-            f"{setting.name} changes nothing with {other} {values[other]}"
-            + (f"; it is used by {either(users)}." if users else ".")
-        )
+        if setting.name not in values or not config.reads(setting):
+            kind, users = str(setting.used_by), users_of(setting)
+            use = f"; it is used by {either(users)}" if users else ""
+            sentences.append(f"{setting.name} changes nothing with {kind} {values[kind]}{use}.")
     return sentences
 
 
@@ -102,7 +95,3 @@ def as_toml(config: RunConfig) -> str:
         lines += [f"{assignment:{width}}  # {text}" for assignment, text in rows.items()]
         lines += [""] if rows else []
     return "\n".join(lines)
-
-
-def _text(setting: Setting, value: Any) -> str:
-    return f"{value:g}" if setting.type == "float" else setting.text(value)

@@ -13,14 +13,12 @@ from typing import Any
 from ncfbench.catalog import (
     BUILT_IN,
     SETTINGS,
-    Info,
     LossFamily,
     SharedSettings,
-    find,
     find_encoder,
     find_loss,
-    find_sampler,
     find_user_tower,
+    infos_of,
     settings_for,
 )
 from ncfbench.config.checks import check, noise_exponent
@@ -42,9 +40,7 @@ class RunConfig(SharedSettings):
     """Names and values of the settings that the run's choices declare."""
 
     def __post_init__(self) -> None:
-        sampler = find_sampler(self.sampler).with_strata(self.strata)
-        loss, encoder = find_loss(self.loss), find_encoder(self.encoder)
-        check(self.to_dict(), self.settings, sampler, loss, encoder)
+        check(self.to_dict(), self.settings, self.infos)
 
     def __getattr__(self, name: str) -> Any:
         values = dict(self.__dict__.get("own", ()))
@@ -55,9 +51,9 @@ class RunConfig(SharedSettings):
         )
 
     @cached_property
-    def infos(self) -> dict[Kind, Info]:
+    def infos(self) -> dict[Kind, Any]:
         """The records of the run's sampler, loss, encoder and so on."""
-        return {kind: find(kind, getattr(self, kind)).with_strata(self.strata) for kind in BUILT_IN}
+        return infos_of({kind: getattr(self, kind) for kind in BUILT_IN}, self.strata)
 
     @cached_property
     def settings(self) -> Mapping[str, Setting]:
@@ -73,9 +69,7 @@ class RunConfig(SharedSettings):
     @property
     def sampler_settings(self) -> dict[str, Any]:
         """The values of the sampler's own settings."""
-        reads, settings = self.infos["sampler"].reads, self.settings
-        own = {name: value for name, value in self.own if settings[name].used_by == "sampler"}
-        return {name: value for name, value in own.items() if reads(name)}
+        return {name: value for name, value in self.own if name in self.infos["sampler"].own}
 
     @property
     def noise_exponent(self) -> float:
