@@ -88,61 +88,14 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
             pass
 
 
-def test_a_folder_without_content_goes_again(tmp_path):
-    """With the folders above that were made for it; one that waits meanwhile makes it anew."""
-    folder, waits, holds = tmp_path / "a" / "b", threading.Event(), threading.Event()
-
-    def second():
-        with locks.held(folder, "testing", wait=lambda text: waits.set()):
-            holds.set()
-            (folder / "content").write_text("kept")
-
-    other = threading.Thread(target=second)
-    with pytest.raises(KeyError), locks.held(folder, "testing"):
-        other.start()
-        assert waits.wait(10)
-        raise KeyError
-    assert holds.wait(10)
-    other.join()
-    assert (folder / "content").read_text() == "kept"
-    with pytest.raises(KeyError), locks.held(folder, "testing"):
-        raise KeyError
-    assert (folder / "content").exists()
-    with pytest.raises(KeyError), locks.held(tmp_path / "c" / "d", "testing"):
-        raise KeyError
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-@pytest.mark.parametrize("refusal", [FileExistsError, FileNotFoundError])
-@pytest.mark.parametrize("wait", [None, print])
-def test_a_folder_that_goes_while_it_is_made_is_made_again(refusal, wait, tmp_path, monkeypatch):
-    """As the system answers where another process removes it in between; not without end."""
-    answers, make = [refusal, refusal], Path.mkdir
-
-    def mkdir(path, mode=0o777, parents=False, exist_ok=False):
-        if answers:
-            raise answers.pop()
-        make(path, mode, parents, exist_ok)
-
-    monkeypatch.setattr(Path, "mkdir", mkdir)
-    with locks.held(tmp_path / "a", "testing", wait):
-        assert not answers
-    answers += [refusal] * 2 * locks.MOST_VANISHINGS
-    with (
-        pytest.raises(DataError, match="Cannot write"),
-        locks.held(tmp_path / "a", "testing", wait),
-    ):
-        pytest.fail("held")
-
-
-def test_many_that_write_nothing_hold_one_folder_in_turn(tmp_path):
-    """Each removes it under the others' feet; nobody fails, and nobody is inside twice."""
+def test_threads_hold_one_folder_in_turn(tmp_path):
+    """It is made with the folders above it, and stays."""
     inside, counts = 0, set()
 
     def work():
         nonlocal inside
         for _ in range(10):
-            with locks.held(tmp_path / "a", "testing", wait=lambda text: None):
+            with locks.held(tmp_path / "a" / "b", "testing", wait=lambda text: None):
                 inside += 1
                 time.sleep(0.001)
                 counts.add(inside)
@@ -154,6 +107,7 @@ def test_many_that_write_nothing_hold_one_folder_in_turn(tmp_path):
     for worker in workers:
         worker.join()
     assert counts == {1}
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == [".lock"]
 
 
 def test_a_folder_that_vanished_is_released(tmp_path):
