@@ -25,12 +25,8 @@ def require_memory(what: str, needed: int) -> None:
 
 def memory_limit() -> int:
     """Return the bytes of the machine's memory, or of its control group's limit if that is less."""
-    total = int(psutil.virtual_memory().total)
-    try:
-        limit = (CONTROL_GROUP / "memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        return total
-    return total if limit == "max" else min(total, int(limit))
+    total, limit = int(psutil.virtual_memory().total), _of_group("memory.max")
+    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def available_memory() -> int:
@@ -38,14 +34,15 @@ def available_memory() -> int:
     group's limit; cached files count as free, since the kernel drops them when memory is short.
     """
     available = int(psutil.virtual_memory().available)
-    try:
-        limit, used, statistics = (
-            (CONTROL_GROUP / name).read_text(encoding="ascii").strip()
-            for name in ("memory.max", "memory.current", "memory.stat")
-        )
-    except OSError:
-        return available
-    if limit == "max":
+    limit, used, statistics = map(_of_group, ("memory.max", "memory.current", "memory.stat"))
+    if not (limit.isdigit() and used.isdigit()):
         return available
     cached = re.search(r"^inactive_file (\d+)", statistics, re.MULTILINE)
     return min(available, max(int(limit) - int(used) + int(cached[1] if cached else 0), 0))
+
+
+def _of_group(name: str) -> str:
+    try:
+        return (CONTROL_GROUP / name).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -234,10 +234,7 @@ CONFORMANCE = _schema(
 )
 """One row for each property of a sampler. ``result``: pass, fail, not tested, or declared."""
 
-AUDIT_TABLES = {
-    "conformance": CONFORMANCE,
-    "audit": AUDIT,
-}
+AUDIT_TABLES = {"conformance": CONFORMANCE, "audit": AUDIT}
 """Tables that an audit writes, by the name of the file, in the order in which they are shown."""
 
 _PROFILED = "text: dataset encoder loss sampler strata integer: batch_size"

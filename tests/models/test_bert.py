@@ -184,7 +184,7 @@ def test_rates_and_frozen_layers(pieces, checkpoint, frozen):
     assert moved["dense"]["kernel"] == pytest.approx(0.01, rel=0.02)
     stack = moved["pretrained"]["stack"]
     for layer in range(LAYERS):
-        kernel = stack["layers"][layer]["feed_forward"]["output"]["kernel"]
+        kernel = stack["layers"][layer]["output"]["kernel"]
         expected = 0.0 if layer < frozen else 1e-4
         assert kernel == pytest.approx(expected, rel=0.05)
     for moves in (moved["pretrained"]["words"]["embedding"], stack["norm"]["scale"]):

@@ -225,18 +225,12 @@ def test_transformer_by_definition():
         ]
         for number in (0, 1):
             block = stack["blocks"][number]
-            added = attended(
-                block["attention"], [normed(block["before_attention"], r) for r in rows]
-            )
+            added = attended(block["attention"], [normed(block["attention_norm"], r) for r in rows])
             rows = [row + more for row, more in zip(rows, added, strict=True)]
-            layer = block["feed_forward"]
+            hidden = [linear(block["hidden"], normed(block["hidden_norm"], row)) for row in rows]
             rows = [
-                row
-                + linear(
-                    layer["output"],
-                    gelu(linear(layer["hidden"], normed(block["before_hidden"], row))),
-                )
-                for row in rows
+                row + linear(block["output"], gelu(units))
+                for row, units in zip(rows, hidden, strict=True)
             ]
         return np.mean([normed(stack["last_norm"], row) for row in rows], axis=0)
 

@@ -1,6 +1,8 @@
-"""The parts of a transformer's block: self-attention and the hidden layer (Vaswani et al. 2017)."""
+"""A transformer's block: self-attention and a hidden layer (Vaswani et al. 2017)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,19 +47,43 @@ class SelfAttention(nnx.Module):
         return [words_RxLxE @ kernel + bias for kernel, bias in zip(kernels, biases, strict=True)]
 
 
-class FeedForward(nnx.Module):
-    """One hidden layer, applied to each position by itself.
+class Block(nnx.Module):
+    """Self-attention and a hidden layer, each added to its input.
 
     Args:
+        units: of the hidden layer.
+        norms_first: normalise the inputs of both (Xiong et al. 2020), instead of the sums.
         approximate: of GELU, by a hyperbolic tangent.
+        norm: arguments of the normalisations.
     """
 
-    def __init__(self, width: int, units: int, *, approximate: bool = True, rngs: nnx.Rngs) -> None:
-        self.approximate = approximate
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        units: int,
+        *,
+        norms_first: bool = True,
+        approximate: bool = True,
+        rngs: nnx.Rngs,
+        **norm: Any,
+    ) -> None:
+        self.norms_first, self.approximate = norms_first, approximate
+        self.attention_norm = nnx.LayerNorm(width, rngs=rngs, **norm)
+        self.attention = SelfAttention(width, heads, rngs=rngs)
+        self.hidden_norm = nnx.LayerNorm(width, rngs=rngs, **norm)
         self.hidden = nnx.Linear(width, units, rngs=rngs)
         self.output = nnx.Linear(units, width, rngs=rngs)
 
-    def __call__(self, words_RxLxE: jax.Array) -> jax.Array:
+    def __call__(self, words_RxLxE: jax.Array, texts_RxL: jax.Array) -> jax.Array:
         """Return float32[R, L, E]."""
-        hidden = nnx.gelu(self.hidden(words_RxLxE), approximate=self.approximate)
-        return self.output(hidden)
+        if self.norms_first:
+            words_RxLxE += self.attention(self.attention_norm(words_RxLxE), texts_RxL)
+            words_RxLxE += self._feed_forward(self.hidden_norm(words_RxLxE))
+        else:
+            words_RxLxE = self.attention_norm(words_RxLxE + self.attention(words_RxLxE, texts_RxL))
+            words_RxLxE = self.hidden_norm(words_RxLxE + self._feed_forward(words_RxLxE))
+        return words_RxLxE
+
+    def _feed_forward(self, words_RxLxE: jax.Array) -> jax.Array:
+        return self.output(nnx.gelu(self.hidden(words_RxLxE), approximate=self.approximate))

@@ -6,6 +6,8 @@ it is added to its input. The pooling is the checkpoint's own; a dense layer mak
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +20,7 @@ from ncfbench.data.assets.checkpoint import kept_path, opened_checkpoint
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
-from ncfbench.models.encoders.attention import FeedForward, SelfAttention
+from ncfbench.models.encoders.attention import Block
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.scores import unit_vectors
 
@@ -33,24 +35,6 @@ twice: packed on a CPU, else padded, in parts of that size.
 """
 
 
-class Layer(nnx.Module):
-    """Self-attention and a hidden layer, each added to its input and then normalised."""
-
-    def __init__(self, architecture: Architecture, *, rngs: nnx.Rngs) -> None:
-        width = architecture.width
-        self.attention = SelfAttention(width, architecture.heads, rngs=rngs)
-        self.after_attention = _norm(architecture, rngs)
-        units = architecture.feed_forward
-        self.feed_forward = FeedForward(width, units, approximate=False, rngs=rngs)
-        self.after_hidden = _norm(architecture, rngs)
-
-    def __call__(self, words_RxLxE: jax.Array, texts_RxL: jax.Array) -> jax.Array:
-        """Return float32[R, L, E]."""
-        words_RxLxE = self.after_attention(words_RxLxE + self.attention(words_RxLxE, texts_RxL))
-        result: jax.Array = self.after_hidden(words_RxLxE + self.feed_forward(words_RxLxE))
-        return result
-
-
 class Stack(nnx.Module):
     """Positions, normalisation, layers; the word's vectors come from outside.
 
@@ -59,10 +43,15 @@ class Stack(nnx.Module):
     """
 
     def __init__(self, architecture: Architecture, frozen: int, *, rngs: nnx.Rngs) -> None:
-        self.frozen, self.pooling = frozen, architecture.pooling
-        self.positions = nnx.Embed(architecture.positions, architecture.width, rngs=rngs)
-        self.norm = _norm(architecture, rngs)
-        self.layers = nnx.List([Layer(architecture, rngs=rngs) for _ in range(architecture.layers)])
+        self.frozen, self.pooling, width = frozen, architecture.pooling, architecture.width
+        norm: dict[str, Any] = {"epsilon": architecture.epsilon, "use_fast_variance": False}
+        sizes = width, architecture.heads, architecture.feed_forward
+        form: dict[str, Any] = {"norms_first": False, "approximate": False, **norm}
+        self.positions = nnx.Embed(architecture.positions, width, rngs=rngs)
+        self.norm = nnx.LayerNorm(width, rngs=rngs, **norm)
+        self.layers = nnx.List(
+            [Block(*sizes, **form, rngs=rngs) for _ in range(architecture.layers)]
+        )
 
     def __call__(
         self, words_RxLxE: jax.Array, positions: jax.Array, texts_RxL: jax.Array
@@ -156,13 +145,7 @@ class Bert(nnx.Module):
         return self.dense(self.pretrained(texts))
 
 
-def _norm(architecture: Architecture, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    return nnx.LayerNorm(
-        architecture.width, epsilon=architecture.epsilon, use_fast_variance=False, rngs=rngs
-    )
-
-
-def _fill(made: Pretrained, weights: Arrays) -> None:
+def _fill(pretrained: Pretrained, weights: Arrays) -> None:
     """Put a checkpoint's weights into the modules; linear maps are stored [out, in] there."""
 
     def linear(module: nnx.Linear, *names: str) -> None:
@@ -177,18 +160,18 @@ def _fill(made: Pretrained, weights: Arrays) -> None:
         module.scale[...] = jnp.asarray(weights[f"{name}.weight"])
         module.bias[...] = jnp.asarray(weights[f"{name}.bias"])
 
-    made.words.embedding[...] = jnp.asarray(weights["embeddings.word_embeddings.weight"])
+    pretrained.words.embedding[...] = jnp.asarray(weights["embeddings.word_embeddings.weight"])
     # All words are of the first of the two types of a sentence.
     of_type = weights["embeddings.token_type_embeddings.weight"][0]
     positions = weights["embeddings.position_embeddings.weight"] + of_type
-    made.stack.positions.embedding[...] = jnp.asarray(positions)
-    norm(made.stack.norm, "embeddings.LayerNorm")
-    for number, layer in enumerate(made.stack.layers):
+    pretrained.stack.positions.embedding[...] = jnp.asarray(positions)
+    norm(pretrained.stack.norm, "embeddings.LayerNorm")
+    for number, layer in enumerate(pretrained.stack.layers):
         at = f"encoder.layer.{number}"
         names = [f"{at}.attention.self.{name}" for name in ("query", "key", "value")]
         linear(layer.attention.inputs, *names)
         linear(layer.attention.output, f"{at}.attention.output.dense")
-        norm(layer.after_attention, f"{at}.attention.output.LayerNorm")
-        linear(layer.feed_forward.hidden, f"{at}.intermediate.dense")
-        linear(layer.feed_forward.output, f"{at}.output.dense")
-        norm(layer.after_hidden, f"{at}.output.LayerNorm")
+        norm(layer.attention_norm, f"{at}.attention.output.LayerNorm")
+        linear(layer.hidden, f"{at}.intermediate.dense")
+        linear(layer.output, f"{at}.output.dense")
+        norm(layer.hidden_norm, f"{at}.output.LayerNorm")
