@@ -82,5 +82,5 @@ def plan_capacity(graph: BipartiteGraph, config: RunConfig) -> int:
     sizes = np.array([pilot.required_capacity(draw) for draw in pilot.draws(0, count)])
     largest = int(sizes.max())
     wanted = max(largest, math.ceil(float(sizes.mean()) + 4 * float(sizes.std())))
-    most = max(largest, pilot.most_item_slots)
+    most = max(largest, len(graph.items_in_use))
     return rounded_up(min(rounded_up(wanted, SLOT_MULTIPLE), most), config.devices)

@@ -17,7 +17,6 @@ from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph, LookupTables
 from ncfbench.rng import Streams
 from ncfbench.sampling.batch import Batch
-from ncfbench.sampling.claims import Claims
 from ncfbench.sampling.noise import Noise
 from ncfbench.sampling.positives import PositiveStream
 
@@ -28,6 +27,34 @@ CHUNK_DRAWS = 2**18
 """Random numbers drawn at a time: enough to amortise NumPy's calls, small enough for the cache."""
 PILOT_SEED = MAX_SEED + 1
 """Seed of batches that plan how many slots are needed, which no run can have."""
+
+
+class Nominal(NamedTuple):
+    """Contents of a batch by the paper's count (KDD 2017, table 2): equal nodes count as often as
+    they are named.
+    """
+
+    users: int
+    items: int
+    negatives: int
+
+
+class Claims(NamedTuple):
+    """Claims of a sampler about its batches: audits test them, and tables of costs print them."""
+
+    nominal: Nominal | None
+    """None where it is not known."""
+    drawn_items: NDArray[np.float64] | None
+    """float64[I]: the distribution of the items that it draws; None where they are not independent.
+    """
+    shuffled_bias: float | None = None
+    """Relative bias of the negative term when positives are shuffled over an epoch instead of drawn
+    with replacement, an order of magnitude; None where it is not known.
+    """
+    bias: str = ""
+    """Why the estimate is biased on purpose; empty where it is not. An audit measures such a bias,
+    says so, and does not count it as a fault.
+    """
 
 
 class Draw(NamedTuple):
@@ -58,8 +85,6 @@ class Sampler(ABC):
     stratified = False
     draws_users = False
     draws_items = False
-    shuffled_bias: float | None = None
-    """See :attr:`Claims.shuffled_bias`."""
 
     def __init__(
         self,
@@ -74,22 +99,11 @@ class Sampler(ABC):
         self.noise = Noise(graph, config.noise_exponent)
         self.weight_dtype = np.dtype(weight_dtype)
         self.stratum_size = config.stratum_size if self.stratified else 1
-        self.positives = self._make_positives(replacement)
+        self.positives = PositiveStream(
+            graph, streams, self.stratum_size, strata=config.strata, replacement=replacement
+        )
         self.tables = LookupTables(graph)
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
-        self._check()
-
-    def _check(self) -> None:  # noqa: B027
-        """Refuse settings that these data have no batches for, by a UsageError."""
-
-    def _make_positives(self, replacement: bool) -> PositiveStream:
-        return PositiveStream(
-            self.graph,
-            self.streams,
-            self.stratum_size,
-            strata=self.config.strata,
-            replacement=replacement,
-        )
 
     @property
     def batches_per_draw(self) -> int:
@@ -140,21 +154,11 @@ class Sampler(ABC):
 
         A sampler whose batches have other items overrides it.
         """
-        return len(self._merged(self._slot_items(draw))[0])
-
-    @property
-    def most_item_slots(self) -> int:
-        """Slots that no batch exceeds."""
-        return len(self.graph.items_in_use)
+        return len(self.tables.items.distinct(self._slot_items(draw))[0])
 
     def _slot_items(self, draw: Draw) -> Int32:
         """Return the items of a batch before equal ones are merged, the positive links' first."""
-        own, drawn = self.graph.link_item[draw.links], draw.items.reshape(-1)
-        return np.concatenate([own, drawn]) if len(drawn) else own
-
-    def _merged(self, items: Int32) -> tuple[Int32, Int32]:
-        """Return the distinct items, which get a slot each, and the slot of each of ``items``."""
-        return self.tables.items.distinct(items)
+        return np.concatenate([self.graph.link_item[draw.links], draw.items.reshape(-1)])
 
     @cached_property
     def measure(self) -> Float64:
@@ -181,7 +185,6 @@ class Sampler(ABC):
         return Claims(
             nominal=None,
             drawn_items=self.noise.probability,
-            shuffled_bias=self.shuffled_bias,
             bias=find_loss(self.config.loss).bias,
         )
 

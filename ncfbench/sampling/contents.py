@@ -47,27 +47,15 @@ def describe(
 ) -> dict[str, Any]:
     """Return what is in the batches of each sampler, beside the settings of one.
 
+    A row of ``batches`` has mean distinct nodes, or the ``reason`` why there are none.
+    ``fewer_items`` is IID's encoded items over the sampler's own: above 1 is less work for the item
+    encoder.
+
     Args:
         configs: of :func:`configurations`.
         batches: how many are measured for each sampler.
     """
-    used = next(config for config in configs.values() if isinstance(config, RunConfig))
-    return {
-        "batch_settings": {name: getattr(used, name) for name in SHOWN_SETTINGS},
-        "measured_batches": batches,
-        "batches": _rows(dataset, configs, batches),
-    }
-
-
-def _rows(
-    dataset: Dataset, configs: Mapping[str, RunConfig | UsageError], batches: int
-) -> list[dict[str, Any]]:
-    """Return a row for each sampler: mean distinct nodes of its batches, or why there are none.
-
-    ``fewer_items`` is IID's encoded items over the sampler's own: above 1 is less work for the item
-    encoder.
-    """
-    rows = []
+    rows, baseline = [], baseline_sampler(RunConfig.loss)
     for name, config in configs.items():
         row: dict[str, Any] = dict.fromkeys(("sampler", *COUNTED, "fewer_items", "reason"))
         try:
@@ -78,12 +66,13 @@ def _rows(
         except NcfbenchError as error:
             row["reason"] = str(error)
         rows.append(row | {"sampler": name})
-    baseline = baseline_sampler(RunConfig.loss)
     of_baseline = next((row for row in rows if row["sampler"] == baseline), {})
     for row in rows:
         if of_baseline.get("encoded_items") and row["encoded_items"]:
             row["fewer_items"] = of_baseline["encoded_items"] / row["encoded_items"]
-    return rows
+    used = next(config for config in configs.values() if isinstance(config, RunConfig))
+    settings = {name: getattr(used, name) for name in SHOWN_SETTINGS}
+    return {"batch_settings": settings, "measured_batches": batches, "batches": rows}
 
 
 def batch_counts(sampler: Sampler, batches: int) -> dict[str, float]:

@@ -14,9 +14,8 @@ from ncfbench.catalog import FAMILIES, SamplerInfo
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import Draw, Int32, Sampler
+from ncfbench.sampling.base import Claims, Draw, Int32, Nominal, Sampler
 from ncfbench.sampling.batch import Batch, Listed, padded
-from ncfbench.sampling.claims import Claims, Nominal
 
 
 class ListedSampler(Sampler):
@@ -26,8 +25,6 @@ class ListedSampler(Sampler):
     positive link's.
     """
 
-    shuffled_bias = 0.0  # an epoch holds each link once, and negative links are drawn all the same
-
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`. A drawn user or item counts as often as it is drawn."""
         b, k = self.config.batch_size, self.config.negatives
@@ -35,14 +32,15 @@ class ListedSampler(Sampler):
             b * (1 + k) if is_drawn else b // self.stratum_size
             for is_drawn in (self.draws_users, self.draws_items)
         )
-        return super().claims()._replace(nominal=Nominal(users, items, b * k))
+        # An epoch holds each link once, and negative links are drawn all the same: no bias.
+        return super().claims()._replace(nominal=Nominal(users, items, b * k), shuffled_bias=0.0)
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
         users, pos_user, negative_user = self._user_slots(draw)
         b, k = negative_user.shape
         ids = self._slot_items(draw)
-        items, slots = self._merged(ids)
+        items, slots = self.tables.items.distinct(ids)
         pos_item = slots[:b]
         if self.draws_items:
             negative_item, negative_id = slots[b:].reshape(b, k), ids[b:].reshape(b, k)

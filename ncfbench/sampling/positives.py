@@ -38,11 +38,8 @@ class PositiveStream:
         strata: str = "item",
         replacement: bool = False,
     ) -> None:
-        self.graph = graph
-        self.streams = streams
-        self.stratum_size = stratum_size
-        self.strata = strata
-        self.replacement = replacement
+        self.graph, self.streams = graph, streams
+        self.stratum_size, self.strata, self.replacement = stratum_size, strata, replacement
         # With replacement an epoch is only a unit of drawing; whole strata make it end where a
         # stratum ends.
         self.epoch_length = (
@@ -104,11 +101,10 @@ class PositiveStream:
         """
         n, s = self.graph.n_links, self.stratum_size
         links = self._shuffled_links(rng, epoch)
-        by_user = self.strata == "user"
-        n_nodes = self.graph.n_users if by_user else self.graph.n_items
+        nodes, offsets = self._nodes
+        n_nodes = len(offsets) - 1
         rank = rng.permutation(n_nodes).astype(np.int32)
-        node = self.graph.link_user if by_user else self.graph.link_item
-        links, _ = grouped(links, rank[node[links]], n_nodes)
+        links, _ = grouped(links, rank[nodes[links]], n_nodes)
         head = min(-epoch * n % s, n)
         body = slice(head, head + (n - head) // s * s)
         segment = np.arange((n - head) // s, dtype=np.int32)
@@ -116,30 +112,26 @@ class PositiveStream:
         result = np.empty_like(links)
         result[:head], result[body.stop :] = links[:head], links[body.stop :]
         # In any other mode NumPy would fill a copy of the result.
-        np.take(
-            links[body].reshape(-1, s),
-            segment,
-            axis=0,
-            out=result[body].reshape(-1, s),
-            mode="clip",
-        )
+        segments = result[body].reshape(-1, s)
+        np.take(links[body].reshape(-1, s), segment, axis=0, out=segments, mode="clip")
         return result
 
     def _drawn_strata(self, rng: np.random.Generator, epoch: int) -> Int32:
         """Return strata with replacement: the node of a random link, then s of its links."""
-        graph, s = self.graph, self.stratum_size
-        by_user = self.strata == "user"
-        node = graph.link_user if by_user else graph.link_item
-        offsets = graph.user_offsets if by_user else graph.item_offsets
-        chosen = node[rng.integers(graph.n_links, size=self.epoch_length // s)]
+        graph, s, (nodes, offsets) = self.graph, self.stratum_size, self._nodes
+        chosen = nodes[rng.integers(graph.n_links, size=self.epoch_length // s)]
         degree = (offsets[chosen + 1] - offsets[chosen])[:, None]
-        position = (
-            np.minimum((rng.random((len(chosen), s)) * degree).astype(np.int64), degree - 1)
-            + offsets[chosen][:, None]
-        )
+        within = np.minimum((rng.random((len(chosen), s)) * degree).astype(np.int64), degree - 1)
+        position = (within + offsets[chosen][:, None]).reshape(-1)
         links: Int32 = (
-            position.reshape(-1).astype(np.int32)
-            if by_user
-            else graph.links_by_item[position.reshape(-1)]
+            position.astype(np.int32) if self.strata == "user" else graph.links_by_item[position]
         )
         return links
+
+    @property
+    def _nodes(self) -> tuple[Int32, NDArray[np.integer]]:
+        """Return the node of each link that a stratum shares, and the offsets of nodes' links."""
+        graph = self.graph
+        if self.strata == "user":
+            return graph.link_user, graph.user_offsets
+        return graph.link_item, graph.item_offsets

@@ -9,9 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from ncfbench.catalog import FAMILIES, SamplerInfo, find_loss
-from ncfbench.sampling.base import Draw, Float64, Int32, Sampler
+from ncfbench.sampling.base import Claims, Draw, Float64, Int32, Nominal, Sampler
 from ncfbench.sampling.batch import Batch, Shared, padded
-from ncfbench.sampling.claims import Claims, Nominal
 
 
 class SharingSampler(Sampler):
@@ -32,23 +31,9 @@ class SharingSampler(Sampler):
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
-        return self._share(draw, capacity)
-
-    def claims(self) -> Claims:
-        """See :meth:`Sampler.claims`. Shuffled, two links of a batch are never the same, two strata
-        seldom alike: a bias of 1/(N-1), or of order s/N.
-        """
-        n, b, s = self.graph.n_links, self.config.batch_size, self.stratum_size
-        bias = s / n if s > 1 else 1 / max(n - 1, 1)
-        nominal = Nominal(b, b // s, b * (b - s) // s)
-        if self.config.strata == "user":
-            nominal = Nominal(b // s, b, b * (b - s))
-        return super().claims()._replace(nominal=nominal, shuffled_bias=bias)
-
-    def _share(self, draw: Draw, capacity: int) -> Batch:
         s, b = self.stratum_size, len(draw.links)
         pos_user = self.graph.link_user[draw.links]
-        items, slot = self._merged(self._slot_items(draw))
+        items, slot = self.tables.items.distinct(self._slot_items(draw))
         pos_slot, n_items = slot[: len(draw.links)], len(items)
         size = max(capacity, n_items)
 
@@ -77,6 +62,17 @@ class SharingSampler(Sampler):
             negatives=Shared(weight),
             n_items=np.int32(n_items),
         )
+
+    def claims(self) -> Claims:
+        """See :meth:`Sampler.claims`. Shuffled, two links of a batch are never the same, two strata
+        seldom alike: a bias of 1/(N-1), or of order s/N.
+        """
+        n, b, s = self.graph.n_links, self.config.batch_size, self.stratum_size
+        bias = s / n if s > 1 else 1 / max(n - 1, 1)
+        nominal = Nominal(b, b // s, b * (b - s) // s)
+        if self.config.strata == "user":
+            nominal = Nominal(b // s, b, b * (b - s))
+        return super().claims()._replace(nominal=nominal, shuffled_bias=bias)
 
 
 class StratifiedSharingSampler(SharingSampler):
