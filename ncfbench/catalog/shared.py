@@ -135,7 +135,7 @@ class SharedSettings:
     seed: int = _untimed(0, "Seed of parameters, batches and dropout", at_least=0, at_most=MAX_SEED)
     probe_every: int = _untimed(
         0,
-        "Iterations between probes of the objective; 0: four in an epoch, one with bert",
+        "Iterations between probes of the objective",
         at_least=0,
         shown="four in an epoch, one with bert",
     )
@@ -170,11 +170,7 @@ class SharedSettings:
         choices=("float32", "tensorfloat32", "BF16_BF16_F32"),
     )
     item_block: int = _devices(
-        0,
-        "Items that g encodes at a time, computed again in the backward pass: less memory for"
-        " large batches; 0: all",
-        changes="time",
-        at_least=0,
+        0, "Items that g encodes at a time, for less memory; 0: all", changes="time", at_least=0
     )
     devices: int = _devices(
         1,

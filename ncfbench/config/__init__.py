@@ -24,7 +24,6 @@ from ncfbench.config.help import default_text as default_text
 from ncfbench.config.help import setting_facts as setting_facts
 from ncfbench.config.help import toml_value as toml_value
 from ncfbench.config.help import unused_settings as unused_settings
-from ncfbench.config.help import users_of as users_of
 from ncfbench.config.run_config import RunConfig as RunConfig
 from ncfbench.config.run_config import digest as digest
 from ncfbench.config.run_config import digest_of as digest_of
@@ -78,13 +77,10 @@ def merge(
         UsageError: an unknown key (with the nearest valid one), or a malformed value.
     """
     in_file = read_toml(file, "the configuration") if file else {}
+    variables = {key: os.environ.get(name) or None for key, name in LOCATION_VARIABLES.items()}
     merged = {
         **named_once(in_file.items(), str(file)),
-        **{
-            key: os.environ[name]
-            for key, name in LOCATION_VARIABLES.items()
-            if os.environ.get(name)
-        },
+        **named_once(variables.items(), "The environment"),
         **named_once(map(split_assignment, assignments), "--set"),
         **named_once((flags or {}).items(), "The settings"),
     }
@@ -206,14 +202,13 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 
 def _refuse_taken_names(chosen: Mapping[Kind, str], infos: Mapping[Kind, Info]) -> None:
-    declared: list[str] = []
+    declared = [name for info in infos.values() for name in info.own]
     for kind, info in infos.items():
         for name, setting in info.own.items():
-            if hasattr(RunConfig, setting.attribute) or name in declared:
+            if hasattr(RunConfig, setting.attribute) or declared.count(name) > 1:
                 raise UsageError(
                     f"{chosen[kind]} declares a setting {name!r}, a name that is taken. Rename it."
                 )
-        declared += info.own
 
 
 def _with_defaults(

@@ -120,11 +120,9 @@ def _loss_faults(values: Values, sampler: SamplerInfo, loss: LossInfo) -> Iterat
             )
         has_other_strata = loss.family in sampler.with_strata("user").families
         by_user = " (or --set strata=user)" if has_other_strata else ""
-        losses = losses_for(sampler)
-        instead = f", or --loss {either(losses)}" if losses else ""
         yield (
             f"--sampler {values['sampler']} cannot train --loss {values['loss']}: {reason}. Use"
-            f" --sampler {able}{by_user}{instead}."
+            f" --sampler {able}{by_user}, or --loss {either(losses_for(sampler))}."
         )
     if loss.includes_positive and not sampler.shares_items:
         yield (

@@ -91,7 +91,6 @@ def as_toml(config: RunConfig) -> str:
             if setting.panel == panel and used[name] not in (None, "")
         }
         width = max(map(len, rows), default=0)
-        lines += [f"# {panel}"] if rows else []
-        lines += [f"{assignment:{width}}  # {text}" for assignment, text in rows.items()]
-        lines += [""] if rows else []
+        texts = [f"{assignment:{width}}  # {text}" for assignment, text in rows.items()]
+        lines += [f"# {panel}", *texts, ""] if rows else []
     return "\n".join(lines)
