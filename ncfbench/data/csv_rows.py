@@ -1,5 +1,5 @@
-"""CSV files: Arrow reads them, and Python's strict reader finds what Arrow lets pass: a quotation
-mark that the end of the file closes, and text after a closing one.
+"""CSV files, by Python's strict reader: it refuses what others let pass, a quotation mark that the
+end of the file closes, and text after a closing one.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from collections.abc import Iterator
 from io import BytesIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pacsv
 
 from ncfbench.data.columns import Table
-from ncfbench.data.files import MOST_BYTES
 from ncfbench.errors import DataError, reason
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+MOST_BYTES = 2**24  # of a field; a longer one is damaged
+ROWS_AT_ONCE = 2**14  # that are Python objects
 _NUMBER_OR_ID = re.compile(r"\S*[0-9]\S*")
 
 
@@ -30,8 +31,8 @@ def read_csv(path: Path, content: bytes, suffix: str) -> Table:
     """
     usual = "\t" if suffix in (".tsv", ".tab") else ","
     headers = {mark: _header(content, mark) for mark in (usual, *DELIMITERS)}
-    delimiter = max(headers, key=lambda mark: len(headers[mark][0]))
-    header, lines = headers[delimiter]
+    delimiter = max(headers, key=lambda mark: len(headers[mark]))
+    header, separators = headers[delimiter], DELIMITERS[delimiter]
     if len(header) == 1 and "::" in header[0]:
         raise DataError(
             f"{path}, line 1: fields are separated by '::'. Replace it by tabs, and give the file a"
@@ -43,74 +44,58 @@ def read_csv(path: Path, content: bytes, suffix: str) -> Table:
             " mark that opens in it."
         )
     names = tuple(re.sub(r"\s*[\r\n]\s*", " ", name.strip()) for name in header)
-    separators = DELIMITERS[delimiter]
+    parts: list[list[pa.Array]] = []
+    odd: list[int] = []
+    rows = islice(_rows(path, content, delimiter), 1, None)
+    while chunk := list(islice(rows, ROWS_AT_ONCE)):
+        for line, n_lines, fields in chunk:
+            if len(fields) != len(names):
+                raise DataError(
+                    f"{path}, line {line}: {len(fields)} fields where the header has {len(names)}."
+                    f" Is the delimiter right ({separators}), or the file cut off?"
+                )
+            if n_lines > 1 and _holds_rows(fields, delimiter):
+                odd.append(line)
+        columns = zip(*(fields for _, _, fields in chunk), strict=True)
+        parts.append([pa.array(values, pa.string()) for values in columns])
     warnings = []
     if delimiter != usual:
         warnings.append(f"{path.name}: fields are separated by {separators}.")
+    if odd:
+        more = f", and in {len(odd) - 1:,} more rows" if odd[1:] else ""
+        warnings.append(
+            f"Warning: {path.name}, line {odd[0]}{more}: a text in quotation marks has lines that"
+            " look like rows. They are read as text; if they are rows, correct the marks around"
+            " them."
+        )
+    if not content.endswith((b"\n", b"\r")):
+        warnings.append(f"Warning: {path.name} does not end with the end of a line. Is it cut off?")
 
-    def require_well_formed() -> None:
-        odd = []
-        for number, row, lines in _rows(path, content, delimiter):
-            if len(row) != len(names):
-                raise DataError(
-                    f"{path}, line {number}: {len(row)} fields where the header has {len(names)}."
-                    f" Is the delimiter right ({separators}), or the file cut off?"
-                )
-            if len(lines) > 1 and number > 1 and _are_rows(lines, delimiter, len(names)):
-                odd.append(number)
-        if odd:
-            more = f", and in {len(odd) - 1:,} more rows" if odd[1:] else ""
-            warnings.append(
-                f"Warning: {path.name}, line {odd[0]}{more}: a text in quotation marks has lines"
-                " that look like rows. They are read as text; if they are rows, correct the marks"
-                " around them."
-            )
+    def load(name: str) -> pa.ChunkedArray:
+        return pa.chunked_array([part[names.index(name)] for part in parts], pa.string())
 
     def locate(row: int) -> str:
         return f"line {next(islice(_rows(path, content, delimiter), row + 1, None))[0]}"
 
-    start = sum(len(line.encode()) for line in lines)
-    schema = pa.schema([(name, pa.string()) for name in names])
-    has_quotes = content.find(b'"', start) >= 0
-    rows = schema.empty_table()
-    try:
-        if content[start:].strip(b"\r\n"):
-            rows = pacsv.read_csv(
-                pa.BufferReader(pa.py_buffer(content).slice(start)),
-                pacsv.ReadOptions(use_threads=False, block_size=MOST_BYTES, column_names=names),
-                pacsv.ParseOptions(
-                    delimiter=delimiter,
-                    quote_char='"' if has_quotes else False,
-                    newlines_in_values=has_quotes,
-                ),
-                pacsv.ConvertOptions(column_types=schema, strings_can_be_null=False),
-            )
-    except (pa.ArrowException, MemoryError) as error:
-        require_well_formed()
-        raise DataError(f"{path}: {reason(error)}. Is this a table?") from error
-    if has_quotes:
-        require_well_formed()
-    if not content.endswith((b"\n", b"\r")):
-        warnings.append(f"Warning: {path.name} does not end with the end of a line. Is it cut off?")
-    return Table(path, f"CSV, {separators}", names, rows.column, locate, warnings)
+    return Table(path, f"CSV, {separators}", names, load, locate, warnings)
 
 
-def _header(content: bytes, delimiter: str) -> tuple[list[str], list[str]]:
-    """Return the fields of the first row, and the lines that it takes; none if it is malformed."""
-    lines: list[str] = []
+def _header(content: bytes, delimiter: str) -> list[str]:
+    """Return the fields of the first row; none if it is malformed."""
     try:
-        return next(_reader(content, delimiter, lines)), lines
+        return next(_reader(content, delimiter), [])
     except csv.Error:
-        return [], lines
+        return []
 
 
-def _are_rows(lines: list[str], delimiter: str, n_fields: int) -> bool:
+def _holds_rows(fields: list[str], delimiter: str) -> bool:
     """Return whether the lines within a row look like rows: they have as many fields, and begin
     with a number or the like, as few lines of prose with so many commas do.
     """
-    rows = [line.rstrip("\r\n").split(delimiter) for line in lines]
+    text = delimiter.join(fields)
+    rows = [line.split(delimiter) for line in re.split(r"\r\n|\r|\n", text)]
     whole = rows[1:-1]
-    if n_fields == 1 or any(len(row) != n_fields for row in whole or rows):
+    if len(fields) == 1 or any(len(row) != len(fields) for row in whole or rows):
         return False
     if not whole and delimiter != "\t" and any(part[:1] == " " for part in rows[1][1:]):
         return False  # commas of prose
@@ -118,37 +103,27 @@ def _are_rows(lines: list[str], delimiter: str, n_fields: int) -> bool:
     return delimiter != "," or all(map(_NUMBER_OR_ID.fullmatch, begins))
 
 
-def _rows(path: Path, content: bytes, delimiter: str) -> Iterator[tuple[int, list[str], list[str]]]:
-    """Yield each row that is not empty, the header first: the line on which it begins, its fields,
-    its lines.
+def _rows(path: Path, content: bytes, delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the first line of each row, its number of lines, and its fields: the header, then
+    others that are not empty.
     """
-    lines: list[str] = []
-    number = 1
+    reader, line = _reader(content, delimiter), 1
     try:
-        for row in _reader(content, delimiter, lines):
-            if row:
-                yield number, row, lines
-            number += len(lines)
-            lines.clear()
+        for fields in reader:
+            if fields:
+                yield line, reader.line_num - line + 1, fields
+            line = reader.line_num + 1
     except csv.Error as error:
         fault = {"unexpected end of data": "a quotation mark is never closed"}
         if "expected after" in str(error):
             fault[str(error)] = "text stands after a closing quotation mark"
         raise DataError(
-            f"{path}, line {number}: {fault.get(str(error), reason(error))}. Close the one that"
-            " opens in this row, and double those that are text within it. Or is the file cut off?"
+            f"{path}, line {line}: {fault.get(str(error), reason(error))}. Close the one that opens"
+            " in this row, and double those that are text within it. Or is the file cut off?"
         ) from error
 
 
-def _reader(content: bytes, delimiter: str, lines: list[str]) -> Iterator[list[str]]:
-    """Return Python's reader of CSV, which refuses what is malformed, and appends each line that it
-    takes to ``lines``.
-    """
-
-    def noted() -> Iterator[str]:
-        for line in TextIOWrapper(BytesIO(content), encoding="utf-8", newline=""):
-            lines.append(line)
-            yield line
-
+def _reader(content: bytes, delimiter: str) -> Any:
     csv.field_size_limit(MOST_BYTES)
-    return csv.reader(noted(), delimiter=delimiter, strict=True)
+    text = TextIOWrapper(BytesIO(content), encoding="utf-8", newline="")
+    return csv.reader(text, delimiter=delimiter, strict=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 from ncfbench.errors import DataError, reason
 
-MOST_BYTES = 2**24  # of a line; a longer one is damaged, and would fill the memory
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+"""Compressions by the suffixes that mean them."""
 LOGS = {
     "_delta_log": "delta",
     ".hoodie": "hudi",
@@ -21,44 +21,35 @@ LOGS = {
 """The folder of a table's log, and the table's format as Spark calls it."""
 
 
-def read_lines(file: Path, on_invalid: Callable[[int], object] | None = None) -> Iterator[str]:
+def read_lines(file: Path, errors: str = "strict") -> Iterator[str]:
     """Yield the lines of a UTF-8 file with their ends, without a byte order mark.
 
     Args:
-        on_invalid: receives the number of each line that is not UTF-8; U+FFFD then replaces the
-            invalid bytes. None refuses such a line.
+        errors: ``replace`` reads bytes that are not UTF-8 as U+FFFD; else they are refused.
 
     Raises:
-        DataError: the file cannot be read or is empty, or a line is not UTF-8 or longer than
-            :data:`MOST_BYTES`.
+        DataError: the file cannot be read or is empty, or a line is not UTF-8.
     """
-    number = 0
-    with _reading(file), file.open("rb") as content:
-        lines = iter(partial(content.readline, MOST_BYTES + 1), b"")
-        for number, line in enumerate(lines, start=1):
-            if len(line) > MOST_BYTES:
-                raise DataError(
-                    f"{file}, line {number}: longer than {MOST_BYTES // 2**20} MiB. Is this a text"
-                    " file?"
-                )
-            if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise DataError(
-                    f"{file}, line 1: this is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8"
-                    f" {file.name} > new."
-                )
-            try:
-                text = line.decode()
-            except UnicodeDecodeError as error:
-                if on_invalid is None:
-                    byte = line[error.start]
-                    raise DataError(
-                        f"{file}, line {number}: byte 0x{byte:02x} is not valid UTF-8."
-                    ) from error
-                on_invalid(number)
-                text = line.decode(errors="replace")
-            yield text.removeprefix("\ufeff") if number == 1 else text
-    if not number:
+    with _reading(file):
+        content = file.read_bytes()
+    if not content:
         raise DataError(f"{file} is empty.")
+    if errors == "strict":
+        require_utf8(file, content)
+    return iter(TextIOWrapper(BytesIO(content), "utf-8-sig", errors, newline="\n"))
+
+
+def require_utf8(file: Path, content: bytes) -> None:
+    """Refuse bytes that are not UTF-8."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
+        raise DataError(
+            f"{file}, line {line}: byte 0x{byte:02x} is not valid UTF-8. Convert the file: iconv -f"
+            f" LATIN1 -t UTF-8 {file.name} > new, for example; or, if it is compressed, name it by"
+            f" its suffix: {', '.join(COMPRESSIONS)}."
+        ) from error
 
 
 @contextmanager
@@ -69,12 +60,12 @@ def _reading(file: Path) -> Iterator[None]:
         raise DataError(f"Cannot read {file}: {reason(error)}.") from error
 
 
-def git_blob_id(path: Path) -> str:
+def git_blob_id(file: Path) -> str:
     """Return git's id of a file's content: SHA-1 of ``blob <size>\\0`` and the content."""
-    with _reading(path), path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        start = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-        return hashlib.file_digest(file, lambda: start).hexdigest()
+    with _reading(file):
+        content = file.read_bytes()
+    blob = b"blob %d\0" % len(content) + content
+    return hashlib.sha1(blob, usedforsecurity=False).hexdigest()
 
 
 def sha256(file: Path) -> str:

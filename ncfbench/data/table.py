@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ncfbench.data.columns import DAMAGED, Table
 from ncfbench.data.csv_rows import read_csv
+from ncfbench.data.files import COMPRESSIONS, require_utf8
 from ncfbench.data.json_lines import read_json_lines
 from ncfbench.data.parquet import read_parquet
 from ncfbench.errors import DataError, reason
@@ -39,8 +40,6 @@ FORMATS = {
     "CSV": Format((".csv", ".tsv", ".tab"), (b"",), read_csv),
 }
 """A format is an entry; of those that begin alike, the first."""
-COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
-"""Compressions by the suffixes that mean them."""
 _AS_CSV = "save the sheet as CSV, with its ids as text."
 _UTF16 = "UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 {} > new."
 REFUSED = {
@@ -89,20 +88,7 @@ def read_table(path: Path) -> Table:
         for mark, what in REFUSED.items():
             if start.startswith(mark):
                 raise DataError(f"{path} is {what.format(path.name)}")
-        content = _utf8(content, path)
+        require_utf8(path, content)
+        content = content.removeprefix(codecs.BOM_UTF8)
     table = form.read(path, content, suffix)
     return replace(table, summary=f"{table.summary}, {compression}") if compression else table
-
-
-def _utf8(content: bytes, path: Path) -> bytes:
-    """Return the content without a byte order mark; refuse what is not UTF-8."""
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
-        raise DataError(
-            f"{path}, line {line}: byte 0x{byte:02x} is not valid UTF-8. Convert the file: iconv -f"
-            f" LATIN1 -t UTF-8 {path.name} > new, for example; or, if it is compressed, name it by"
-            f" its suffix: {', '.join(COMPRESSIONS)}."
-        ) from error
-    return content.removeprefix(codecs.BOM_UTF8)

@@ -69,13 +69,13 @@ class Corpus:
 
     Args:
         options: the tokenizer, if any, and which words are kept.
-        clean: removes markup from a text before it becomes words.
+        clean: removes markup, which word pieces keep, from a text before it becomes words.
 
     Raises:
         DataError, UsageError: see :class:`ncfbench.data.assets.pieces.Pieces`.
     """
 
-    def __init__(self, options: TextOptions, clean: Callable[[str], str] | None = None) -> None:
+    def __init__(self, options: TextOptions, clean: Callable[[str], str] = str) -> None:
         self._options = options
         self._pieces = Pieces(options.tokenizer, options.max_length) if options.tokenizer else None
         self._clean = clean
@@ -89,9 +89,7 @@ class Corpus:
 
     def tokenize(self, text: str) -> list[str]:
         """Return the tokens of a text, in order: words, or word pieces."""
-        if self._clean is not None:
-            text = self._clean(text)
-        return tokenize(text) if self._pieces is None else self._pieces(text)
+        return self._pieces(text) if self._pieces else tokenize(self._clean(text))
 
     def add(self, tokens: Iterable[str]) -> None:
         """Add the words of the next item; a DataError above :data:`MOST_WORDS` different ones."""

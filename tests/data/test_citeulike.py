@@ -174,7 +174,7 @@ def test_word_pieces(folder, tmp_path):
 def test_only_a_changed_file_is_prepared_again(folder, tmp_path, monkeypatch):
     first, _ = prepare(folder, tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(Options, "read", lambda *_: pytest.fail("parsed again"))
+        patch.setattr(citeulike, "read", lambda *_: pytest.fail("parsed again"))
         again, said = prepare(folder, tmp_path)
     assert again == first == prepare(folder, tmp_path / "b")[0]
     assert any("Already prepared" in text for text in said)
@@ -261,9 +261,7 @@ def test_invalid_bytes_are_replaced_only_on_request(tmp_path):
     path.write_bytes(b"\xef\xbb\xbfone\n\xe9t\xe9\nthree \xff\n")
     with pytest.raises(DataError, match="line 2: byte 0xe9 is not valid UTF-8"):
         list(read_lines(path))
-    numbers: list[int] = []
-    assert list(read_lines(path, numbers.append)) == ["one\n", "\ufffdt\ufffd\n", "three \ufffd\n"]
-    assert numbers == [2, 3]
+    assert list(read_lines(path, "replace")) == ["one\n", "\ufffdt\ufffd\n", "three \ufffd\n"]
 
 
 def test_the_command(folder_t, tmp_path):

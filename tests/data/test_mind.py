@@ -58,7 +58,7 @@ def click(impressions, user="U1"):
         ("news.tsv", b"\t\t\t\t\t\t\t\n", "news.tsv, line 1: '' is no id"),
         ("news.tsv", news("N 1", "a").encode(), "news.tsv, line 1: 'N 1' is no id"),
         ("news.tsv", news("N2", "caf\xe9").encode("latin-1"), "line 1: byte 0xe9 is not valid"),
-        ("news.tsv", "N1".encode("utf-16"), "news.tsv, line 1: this is UTF-16"),
+        ("news.tsv", "N1".encode("utf-16"), "news.tsv, line 1: byte 0xff is not valid UTF-8"),
         ("news.tsv", news("N5", "a").encode(), "No link is left"),
         ("behaviors.tsv", b"", "behaviors.tsv is empty"),
         ("behaviors.tsv", b"1\tU1\t\tN1-1\n", "behaviors.tsv, line 1: 4 fields"),

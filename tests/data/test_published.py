@@ -10,7 +10,7 @@ import time
 import pytest
 
 from ncfbench.data.files import git_blob_id, sha256
-from ncfbench.data.sources import published
+from ncfbench.data.sources import citeulike, published
 from ncfbench.data.sources.citeulike import CiteULike, Options
 from ncfbench.data.sources.published import Commit
 from ncfbench.errors import DataError, VerificationError
@@ -177,15 +177,12 @@ def test_names_of_contents(source, tmp_path):
 def test_files_come_from_a_download_or_a_folder(site, tmp_path, monkeypatch):
     """Downloads are kept in the cache; a folder of the user's own is used as it is."""
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
-
-    class OwnFiles(Options):
-        files = NAMES
-
-        def read(self, folder, say):
-            return folder
+    monkeypatch.setattr(citeulike, "read", lambda folder, options, say: folder)
+    monkeypatch.setitem(citeulike.FILES, "title", ("tags.dat",))
 
     def folder_of(**options):
-        planned = CiteULike(site.source, OwnFiles).plan(OwnFiles(**options), say=said.append)
+        chosen = Options(text=("title",), **options)
+        planned = CiteULike(site.source, Options).plan(chosen, say=said.append)
         verified.append([file["verified"] for file in planned.origin["files"].values()])
         return planned.read()  # type: ignore[return-value]
 

@@ -7,13 +7,12 @@ import pytest
 from tables_of import as_csv, prepare
 
 from ncfbench.data.table import read_table
-from ncfbench.data.values import times
 from ncfbench.errors import DataError, NcfbenchError
 
 
 def times_of(folder, *values):
     path = as_csv(folder / "t.csv", [{"time": value} for value in values])
-    return times(read_table(path)["time"])
+    return read_table(path)["time"].times()
 
 
 @pytest.mark.parametrize(
@@ -74,10 +73,10 @@ def test_times_of_two_forms_name_both_rows(tmp_path, values, message):
 def test_numbers_of_a_named_column_may_have_any_form(tmp_path):
     """Sequence numbers, or milliseconds since some start; but two known forms are refused."""
     path = as_csv(tmp_path / "t.csv", [{"n": n} for n in (3, 2000, 5 * 10**12, 0)])
-    assert times(read_table(path)["n"], is_named=True).tolist() == [3, 2000, 5e12, 0]
+    assert read_table(path)["n"].times(is_named=True).tolist() == [3, 2000, 5e12, 0]
     path = as_csv(tmp_path / "t.csv", [{"n": n} for n in (43846.5, 1.6e9)])
     with pytest.raises(DataError, match="line 3: .*is seconds, .* a spreadsheet's days"):
-        times(read_table(path)["n"], is_named=True)
+        read_table(path)["n"].times(is_named=True)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ncfbench.data.markup import clean_latex
-from ncfbench.data.sources.citeulike import Options
+from ncfbench.data.sources.citeulike import clean
 from ncfbench.data.words import tokenize
 
 
@@ -90,5 +90,5 @@ def test_text_without_markup_is_left_alone(text):
 
 
 def test_library_texts_are_always_cleaned():
-    text = Options().clean("c{DNA} <i>in</i> cient\u00c3\u00adfica")
+    text = clean("c{DNA} <i>in</i> cient\u00c3\u00adfica")
     assert tokenize(text) == ["cdna", "in", "cientã", "fica"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import re
-from array import array
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import numpy as np
 
 from ncfbench.config import cache_dir
 from ncfbench.data.content import Content, distinct_links
-from ncfbench.data.files import git_blob_id, read_lines
+from ncfbench.data.files import read_lines
 from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.markup import clean_latex
 from ncfbench.data.options import PUBLISHED, USUAL_LSA, TextOptions, lsa_option, option
@@ -29,7 +28,7 @@ from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.sources.published import Commit
 from ncfbench.data.table import read_table
 from ncfbench.data.text import Corpus
-from ncfbench.errors import DataError, VerificationError
+from ncfbench.errors import DataError
 from ncfbench.storage import locks
 
 FILES = {
@@ -40,12 +39,13 @@ FILES = {
 }
 """The files of each part of an article's text; the first has an entry for each article."""
 PARTS = ("title", "abstract", "tags")
+REPLACED = "\ufffd"  # stands for bytes that are not UTF-8
 _BEGIN = re.compile(r"##([0-9]{1,12})\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryOptions(TextOptions):
-    """Options of both."""
+    """Options of both; ``text`` names the parts of an article's text, in order."""
 
     from_: Path | None = option(
         None, "A folder with the published files, instead of a download.", is_stored=False
@@ -53,55 +53,6 @@ class LibraryOptions(TextOptions):
     allow_unverified: bool = option(
         False, "Accept files that are not the published ones.", is_stored=False
     )
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The parts of an article's text, in order."""
-        return ("raw",)
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The files whose content these options use."""
-        return ("users.dat", *dict.fromkeys(file for part in self.parts for file in FILES[part]))
-
-    def clean(self, text: str) -> str:
-        """Return a text of the files without LaTeX and tags, which word pieces keep."""
-        # A soft hyphen is half of a letter that was decoded wrongly, and ends the other half.
-        return text if self.tokenizer else clean_latex(text.replace("\u00ad", " "))
-
-    def read(self, folder: Path, say: Callable[[str], None]) -> Content:
-        """Parse the files."""
-        corpus = Corpus(self, self.clean)
-        parts = [_tokens(folder, part, corpus.tokenize, say) for part in self.parts]
-        for item, tokens in enumerate(zip_longest(*parts)):
-            if None in tokens:
-                raise DataError(
-                    f"The files in {folder} disagree about the number of items:"
-                    f" {self.parts[tokens.index(None)]} ends after {item}."
-                )
-            corpus.add(token for of_part in tokens for token in of_part)
-        # Line u lists the articles of user u.
-        libraries = list(read_lists(folder / "users.dat", len(corpus), "item"))
-        sizes = [len(library) for library in libraries]
-        if not any(sizes):
-            raise DataError(f"{folder / 'users.dat'} names no item at all.")
-        users, items, repeated = distinct_links(
-            np.repeat(np.arange(len(sizes)), sizes),
-            np.fromiter(chain.from_iterable(libraries), np.int64),
-        )
-        if repeated:
-            say(f"Warning: users.dat names {repeated:,} links twice; each counts once.")
-        if unread := len(corpus) - 1 - int(items.max()):
-            say(
-                f"Warning: of {len(corpus):,} texts the last {unread:,} are of articles in nobody's"
-                " library."
-            )
-        texts, vocabulary = corpus.finish()
-        held_out = hold_out(self, Links(users, items), (len(libraries), len(corpus)))
-        held_out.removed["duplicate_links"] = repeated
-        return Content(
-            n_users=len(libraries), texts=texts, vocabulary=vocabulary, **held_out._asdict()
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,22 +66,14 @@ class Options(LibraryOptions):
         choices=PARTS,
     )
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The parts of an article's text, in order."""
-        return self.text
-
 
 @dataclass(frozen=True, kw_only=True)
 class OptionsT(LibraryOptions):
     """Options of CiteULike-t."""
 
     fixed = PUBLISHED | {"lsa"}
+    text = ("raw",)
     lsa: int | None = lsa_option(USUAL_LSA)
-
-    def clean(self, text: str) -> str:
-        """Return a text of the files without entities, LaTeX and tags."""
-        return super().clean(html.unescape(text))
 
 
 @dataclass(frozen=True)
@@ -144,29 +87,17 @@ class CiteULike:
         self, options: Any, *, say: Callable[[str], None], progress: Progress = nullcontext
     ) -> Preparation:
         """Download the files, unless ``--from`` names their folder, and verify them."""
+        parts = (file for part in options.text for file in FILES[part])
+        names = tuple(dict.fromkeys(("users.dat", *parts)))
         folder = options.from_
         if folder is None:
             folder = cache_dir() / self.published.repository / self.published.commit[:12]
             # A second process waits, and then finds the files.
             with locks.held(folder, "downloading into", wait=say), progress() as bar:
-                self.published.download(folder, options.files, bar)
-        files = {name: self._verified(folder / name, options, say) for name in options.files}
+                self.published.download(folder, names, bar)
+        files = self.published.verified(folder, names, options.allow_unverified, say)
         origin = {"commit": self.published.commit, "files": files, **options.model_origin()}
-        return Preparation(origin, options.stored(), partial(options.read, folder, say))
-
-    def _verified(self, path: Path, options: Any, say: Callable[[str], None]) -> dict[str, Any]:
-        if not path.exists():
-            needed = ", ".join(options.files)
-            raise DataError(f"{path} is missing. --from takes the folder that holds {needed}.")
-        blob, expected = git_blob_id(path), self.published.blob_ids[path.name]
-        if blob != expected:
-            text = f"{path} is not the published file: expected git blob {expected}, found {blob}."
-            if not options.allow_unverified:
-                raise VerificationError(
-                    f"{text} Use --allow-unverified to prepare it all the same."
-                )
-            say(f"Warning: {text} Accepted (--allow-unverified).")
-        return {"git_blob": blob, "verified": blob == expected}
+        return Preparation(origin, options.stored(), partial(read, folder, options, say))
 
 
 CITEULIKE_A = CiteULike(
@@ -193,6 +124,45 @@ CITEULIKE_T = CiteULike(
     ),
     OptionsT,
 )
+
+
+def read(folder: Path, options: Any, say: Callable[[str], None]) -> Content:
+    """Parse the files."""
+    corpus = Corpus(options, clean)
+    parts = [_tokens(folder, part, corpus.tokenize, say) for part in options.text]
+    for item, tokens in enumerate(zip_longest(*parts)):
+        if None in tokens:
+            raise DataError(
+                f"The files in {folder} disagree about the number of items:"
+                f" {options.text[tokens.index(None)]} ends after {item}."
+            )
+        corpus.add(chain.from_iterable(tokens))
+    # Line u lists the articles of user u.
+    libraries = list(read_lists(folder / "users.dat", len(corpus), "item"))
+    sizes = [len(library) for library in libraries]
+    if not any(sizes):
+        raise DataError(f"{folder / 'users.dat'} names no item at all.")
+    users, items, repeated = distinct_links(
+        np.repeat(np.arange(len(sizes)), sizes),
+        np.fromiter(chain.from_iterable(libraries), np.int64),
+    )
+    if repeated:
+        say(f"Warning: users.dat names {repeated:,} links twice; each counts once.")
+    if unread := len(corpus) - 1 - int(items.max()):
+        say(
+            f"Warning: of {len(corpus):,} texts the last {unread:,} are of articles in nobody's"
+            " library."
+        )
+    texts, vocabulary = corpus.finish()
+    held_out = hold_out(options, Links(users, items), (len(libraries), len(corpus)))
+    held_out.removed["duplicate_links"] = repeated
+    return Content(n_users=len(libraries), texts=texts, vocabulary=vocabulary, **held_out._asdict())
+
+
+def clean(text: str) -> str:
+    """Return a text without LaTeX and tags."""
+    # A soft hyphen is half of a letter that was decoded wrongly, and ends the other half.
+    return clean_latex(text.replace("\u00ad", " "))
 
 
 def _tokens(
@@ -233,10 +203,12 @@ def read_texts(
     Bytes that are not UTF-8 separate words; one warning counts their lines. A DataError names the
     line of an unexpected number.
     """
-    invalid = array("q")
+    invalid: list[int] = []
     tokens: list[str] = []
     due = 0
-    for number, line in enumerate(read_lines(path, invalid.append), start=1):
+    for number, line in enumerate(read_lines(path, "replace"), start=1):
+        if REPLACED in line:
+            invalid.append(number)
         begin = _BEGIN.fullmatch(line)
         if begin and int(begin[1]) == due:
             if due:
@@ -244,7 +216,7 @@ def read_texts(
             tokens = []
             due += 1
         elif due and not begin:
-            tokens += tokenize(line)
+            tokens += tokenize(html.unescape(line))
         elif line.strip():
             raise DataError(
                 f"{path}, line {number}: expected ##{due}, found {line.strip()[:40]!r}."

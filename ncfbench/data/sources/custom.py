@@ -35,7 +35,6 @@ from ncfbench.data.sources.custom_columns import (
 from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import read_table
 from ncfbench.data.text import Corpus, Texts, Vocabulary
-from ncfbench.data.values import numbers, rounded, texts, times
 from ncfbench.errors import DataError
 
 
@@ -175,7 +174,7 @@ def _read_links(
     removed.add("links_without_id", np.sum(~present), _describe_missing(users, ends))
     kept = present
     if (least := options.rating_threshold) is not None:
-        kept = present & (numbers(columns["rating"]) >= rounded(least, columns["rating"]))
+        kept = present & columns["rating"].at_least(least)
     n_below = int(np.sum(present & ~kept))
     removed.add("links_below_threshold", n_below)
     if not kept.any():
@@ -200,7 +199,7 @@ def _read_moments(column: Column | None, is_named: bool) -> Moments | None:
     """Return the time of each row; None where no times are needed."""
     if column is None:
         return None
-    return Moments(times(column, is_named=is_named), np.arange(len(column.values)))
+    return Moments(column.times(is_named=is_named), np.arange(len(column.values)))
 
 
 def _sample(links: Links, size: int, removed: Removed) -> Links:
@@ -235,7 +234,7 @@ def _read_texts(
     if options.tokens_column:
         tokens = items[options.tokens_column]
         is_list = pa.types.is_nested(tokens.values.type)
-        for row, parts in zip(rows, texts(tokens, rows), strict=True):
+        for row, parts in zip(rows, tokens.texts(rows), strict=True):
             if not is_list and "".join(parts).lstrip().startswith(("['", '["')):
                 tokens.refuse(
                     int(row),
@@ -244,7 +243,7 @@ def _read_texts(
                 )
             corpus.add(parts if is_list else [word for text in parts for word in text.split()])
     else:
-        columns = [texts(items[name], rows) for name in options.text_columns]
+        columns = [items[name].texts(rows) for name in options.text_columns]
         for item in zip(*columns, strict=True):
             corpus.add(corpus.tokenize("\n".join(" ".join(parts) for parts in item)))
     return corpus.finish()

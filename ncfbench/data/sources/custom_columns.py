@@ -17,7 +17,6 @@ from ncfbench.data.features import Numbers
 from ncfbench.data.ids import MISSING
 from ncfbench.data.options import HOLD_OUTS, NEED_TIMES
 from ncfbench.data.sources.custom_options import Options
-from ncfbench.data.values import numbers, texts
 from ncfbench.errors import DataError, UsageError, nearest
 
 OF_LINKS = ("user", "item", "rating", "time")
@@ -116,7 +115,7 @@ def _choose(role: str, options: Options, table: Table) -> str | None:
 def split_names(column: Column) -> list[str]:
     """Return the name of each row's split, in lower case."""
     rows = np.arange(len(column.values))
-    return [" ".join(parts).strip().lower() for parts in texts(column, rows)]
+    return [" ".join(parts).strip().lower() for parts in column.texts(rows)]
 
 
 def choose_id(
@@ -229,7 +228,7 @@ def _marks(links: Table, names: Sequence[str]) -> Iterator[str]:
             present = spelled.filter(pc.invert(is_missing))
             if len(present) > MOST_MARKS:
                 continue
-            values = numbers(replace(column, values=pa.chunked_array([present])))
+            values = replace(column, values=pa.chunked_array([present])).numbers()
         except (DataError, pa.ArrowException):
             continue
         counts, missing = found.field("counts").to_numpy(), is_missing.to_numpy(False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,25 +46,49 @@ class Commit:
                 raise ValueError(f"expected git blob {expected}, found {blob}")
             return result
 
-        url = self.url
         pooch.get_logger().setLevel("ERROR")
         files = pooch.create(
             folder, self.url, registry=dict.fromkeys(names), retry_if_failed=RETRIES
         )
         for name in names:
             path = folder / name
+            if path.is_file() and git_blob_id(path) == self.blob_ids[name]:
+                continue
             with storage_errors(path):
-                if path.is_file() and git_blob_id(path) == self.blob_ids[name]:
-                    continue
                 path.unlink(missing_ok=True)
             try:
                 files.fetch(name, downloader=fetch)
             except (requests.exceptions.RequestException, OSError) as error:
                 raise DataError(
-                    f"Could not download {url}{name}: {reason(error)}. Check the connection and"
-                    " run the command again, or fetch the files yourself and use --from DIR."
+                    f"Could not download {self.url}{name}: {reason(error)}. Check the connection"
+                    " and run the command again, or fetch the files yourself and use --from DIR."
                 ) from error
             except ValueError as error:
                 raise VerificationError(
-                    f"{name} from {url} is not the published file: {reason(error)}."
+                    f"{name} from {self.url} is not the published file: {reason(error)}."
                 ) from error
+
+    def verified(
+        self, folder: Path, names: Iterable[str], allow_others: bool, say: Callable[[str], None]
+    ) -> dict[str, dict[str, Any]]:
+        """Return facts of each named file for the manifest.
+
+        Raises:
+            DataError: a file is missing.
+            VerificationError: a file is not the published one, unless others are allowed.
+        """
+        facts = {}
+        for name in names:
+            path, expected = folder / name, self.blob_ids[name]
+            if not path.exists():
+                needed = ", ".join(names)
+                raise DataError(f"{path} is missing. --from takes the folder that holds {needed}.")
+            if (blob := git_blob_id(path)) != expected:
+                text = f"{path} is not the published file: expected git blob {expected}, found"
+                if not allow_others:
+                    raise VerificationError(
+                        f"{text} {blob}. Use --allow-unverified to prepare it all the same."
+                    )
+                say(f"Warning: {text} {blob}. Accepted (--allow-unverified).")
+            facts[name] = {"git_blob": blob, "verified": blob == expected}
+        return facts
