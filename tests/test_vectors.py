@@ -22,7 +22,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs.folder import RunRecord
-from ncfbench.training import export, trained, vectors
+from ncfbench.training import export, inference, trained
 from ncfbench.training import run as training
 from ncfbench.training.export import FILES
 
@@ -227,7 +227,7 @@ def test_what_cannot_work_is_refused(plain, tmp_path, monkeypatch):
     refuse(DataError, "is not prepared", folder, data_dir=tmp_path)
     with monkeypatch.context() as patch:
         nans = lambda _, parameters, ids, is_new: np.full((len(ids), 8), np.nan)  # noqa: E731
-        patch.setattr(vectors.Embedder, "candidates", nans)
+        patch.setattr(inference.Embedder, "candidates", nans)
         refuse(DivergedError, "A vector is not finite", folder)
         patch.chdir(tmp_path / "old")
         refuse(UsageError, "as a whole. Name a new folder: .*old/vec", folder, "old", again=True)

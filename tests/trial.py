@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
@@ -13,6 +14,7 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches, make_sampler
+from ncfbench.training.evaluation import Evaluators
 from ncfbench.training.step import Trainer
 
 AUDITED: dict[str, Any] = {
@@ -46,6 +48,16 @@ class Trial:
     @cached_property
     def embedder(self):
         return self.trainer.embedder(self.content)
+
+    @cached_property
+    def evaluators(self):
+        return Evaluators(self.trainer, self.dataset, self.content)
+
+    def ranks(self, split):
+        """Ranks of a split's held-out links, in the order of its users and items."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.evaluators.splits[split], "ranking", lambda ranks: ranks)
+            return self.evaluators.evaluate(self.parameters)[split]
 
     @cached_property
     def sampler(self):

@@ -122,6 +122,7 @@ class HeldOut:
 
     Attributes:
         left_out: returns the indices that are no candidates of a user; None where all are.
+        n_users: number of users with a held-out link.
     """
 
     @classmethod
@@ -142,23 +143,26 @@ class HeldOut:
         if task.leaves_out_known:  # of all items, each at the index that is its id
             self.left_out = by_user(links.indptr, links.indices)
             more = {"n_excluded": np.diff(links.indptr), "is_new": task.item_degrees == 0}
-        degrees = np.diff(links.indptr)
-        self._ranking = Ranking(self._users, self._index, len(candidates), degrees > 0, **more)
+        self.n_users, degrees = len(np.unique(users)), np.diff(links.indptr)
+        self.ranking = Ranking(self._users, self._index, len(candidates), degrees > 0, **more)
 
     @property
     def n_scores(self) -> int:
         """Number of scores that are ranked."""
-        return len(np.unique(self._users)) * len(self.candidates)
+        return self.n_users * len(self.candidates)
 
-    def evaluate(self, scores: Scores, exposure: Exposure | None = None) -> Evaluation:
+    def evaluate(
+        self, scores: Scores, exposure: Exposure | None = None, block_users: int | None = None
+    ) -> Evaluation:
         """Return the quality of a ranking by scores of the candidates.
 
         Args:
             exposure: receives the list of each user who has a held-out link.
+            block_users: users whose scores are asked for at a time.
         """
-        size = max(BLOCK_SCORES // len(self.candidates), 1)
+        size = block_users or max(BLOCK_SCORES // len(self.candidates), 1)
         watch = None if exposure is None else exposure.add
-        return self._ranking(
+        return self.ranking(
             rank_links(scores, self._users, self._index, size, self.left_out, watch)
         )
 

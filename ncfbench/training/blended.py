@@ -19,7 +19,7 @@ from ncfbench.floors.task import BLOCK_SCORES, HeldOut, Task, columns_of_split
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.ranks import Scores
 from ncfbench.storage.schemas import BLEND
-from ncfbench.training.recall import BLOCK_USERS, scores_of
+from ncfbench.training.evaluation import BLOCK_USERS, scores_of
 from ncfbench.training.trained import open_data, restore_trained
 
 METRIC = "recall_at_50"
@@ -50,10 +50,10 @@ def blend_run(
     record: RunRecord,
     *,
     floor: str | None = None,
-    metric: str = METRIC,
+    metric: str | None = METRIC,
     data_dir: Folder = None,
     fitted: dict[str, tuple[Task, Fitted]] | None = None,
-    keeps: bool = True,
+    replaces: bool = True,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any] | None:
     """Blend a run with a kept floor of its data, and keep the row of
@@ -61,10 +61,11 @@ def blend_run(
 
     Args:
         floor: by default that with the most recall of validation links.
-        metric: of validation links, which chooses the weight.
+        metric: of validation links, which chooses the weight; None takes a kept blend by any
+            metric, and else chooses by :data:`METRIC`.
         fitted: floors that are fitted already, by :func:`ncfbench.floors.kept.key_of`; what is
             fitted here is added.
-        keeps: False to leave the run's folder as it is.
+        replaces: False to leave a kept blend with another floor in the run's folder.
 
     Returns:
         None where the run ranked nothing, no such floor is kept, its fit took longer than the
@@ -79,8 +80,8 @@ def blend_run(
     if row is None or record.reported_iteration is None or record.summary["recall_reason"]:
         return None
     present = blend.read(record.folder)
-    wanted = {"floor": kept.key_of(row), "penalty": row["penalty"], "metric": metric}
-    wanted["iteration"] = record.reported_iteration
+    wanted = {"floor": kept.key_of(row), "penalty": row["penalty"]}
+    wanted |= {"iteration": record.reported_iteration} | ({"metric": metric} if metric else {})
     if present is not None and wanted.items() <= present.items():
         return dict(present)
     fit_seconds = row["content_seconds"] + row["fit_seconds"]
@@ -90,6 +91,7 @@ def blend_run(
     if not len(dataset.links("validation")[0]):
         return None
     begin = time.perf_counter()
+    metric = metric or METRIC
     of_run = scores_of_run(record, dataset, say)
     fitted = {} if fitted is None else fitted
     key = kept.key_of(row)
@@ -107,6 +109,7 @@ def blend_run(
     test = splits["test"].evaluate(blend.mixed(*on_one_scale("test"), choice.weight))
     found = dict.fromkeys(BLEND.names) | {
         **wanted,
+        "metric": metric,
         "weight": choice.weight,
         "weights": [*choice.heights],
         "heights": [*choice.heights.values()],
@@ -114,6 +117,6 @@ def blend_run(
         **columns_of_split("test", test),
         "seconds": time.perf_counter() - begin,
     }
-    if keeps:
+    if replaces or present is None:
         blend.write(record.folder, found)
     return found

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,8 @@ from typing import Any
 import jax
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
 
 from ncfbench import __version__
-from ncfbench.blending import blend
 from ncfbench.catalog import find_encoder
 from ncfbench.config import Folder, Locations, digest
 from ncfbench.data import Dataset, open_dataset
@@ -51,7 +49,7 @@ META, TOWERS = "meta.json", "towers.safetensors"
 FILES = ("users.npy", "users.parquet", "items.npy", "items.parquet", TOWERS, META)
 """Files of an export."""
 BLOCK_ROWS = 2**15
-"""Vectors in memory at a time, beside the users' own."""
+"""Rows of a group in a Parquet file."""
 PARQUET = tables.COMPACT | {"store_schema": True, "use_dictionary": ["split"]}
 """Arrow's schema is kept, which alone says that all vectors have one length."""
 SPLIT_NAMES = ("training", *SPLITS[1:])
@@ -94,24 +92,8 @@ def export_vectors(
     """
     begin, progress = time.perf_counter(), progress or Progress()
     home, locations = Path(folder).resolve(), Locations.of(data_dir, runs_dir)
-    is_data = (locations.data_dir / str(source) / "manifest.json").exists()
-    try:
-        record = None if is_data and floor is not None else read_trained(source, runs_dir)
-    except DataError as error:
-        if floor is not None:
-            raise DataError(
-                f"No data set {source} is in {locations.data_dir}, and: {error}"
-            ) from error
-        if not is_data:
-            raise
-        raise UsageError(
-            f"{source} is a data set. Name the floor whose vectors to write, such as --floor ridge."
-        ) from error
+    record, dataset = _open(source, floor, locations, progress)
     _require_free(home, again=again)
-    if record is None:
-        dataset = open_dataset(str(source), data_dir=locations.data_dir, say=progress.say)
-    else:
-        dataset = open_data(record, data_dir, progress.say)
     if top is not None:
         if on_all_links and candidates == "test":
             raise UsageError("--candidates test: on all links nothing is held out for a test.")
@@ -121,8 +103,8 @@ def export_vectors(
             progress.say(f"--top {top}: there are only {ranked} items to rank.")
     row = None if floor is None else _kept_floor(floor, dataset, locations)
     weight = None
-    if record is not None and row is not None:
-        weight = _weight(record, row, locations, progress)
+    if record is not None and floor is not None:
+        weight = _weight(record, floor, locations, progress)
     meta: dict[str, Any] = {
         "version": __version__,
         "dataset": dataset.name,
@@ -137,31 +119,56 @@ def export_vectors(
             "parameters": "of a run on all links" if on_all_links else describe_parameters(record),
         }
     dataset = dataset.on_all_links() if on_all_links else dataset
-    if record is not None and on_all_links:
-        record = vectors.trained_on_all(record, dataset, progress)
-    shown = Progress() if on_all_links else progress  # that nothing was evaluated is no news then
-    own = None if record is None else vectors.of_run(record, dataset, shown)
-    found = own if row is None else vectors.of_floor(row, dataset, progress)
-    if own is not None and found is not None and weight is not None:
-        found = vectors.of_both(own, found, weight, dataset)
-    assert found is not None, "there is a run or a floor"
-    meta |= found.facts
+    exported = None
+    if record is not None:
+        record = vectors.trained_on_all(record, dataset, progress) if on_all_links else record
+        # That nothing was evaluated is no news on all links.
+        exported = vectors.of_run(record, dataset, Progress() if on_all_links else progress)
+    if row is not None:
+        of_floor = vectors.of_floor(row, dataset, progress)
+        exported = (
+            of_floor
+            if exported is None or weight is None
+            else vectors.of_both(exported, of_floor, weight, dataset)
+        )
+    assert exported is not None, "there is a run or a floor"
+    meta |= exported.facts
     with tables.atomic_folder(home) as new:
-        meta |= _write_vectors(new, dataset, record, found, progress)
-        if found.parameters is not None:
-            _write_parameters(new / TOWERS, found.parameters, meta)
+        meta |= _write_vectors(new, dataset, record, exported, progress)
+        if exported.parameters is not None:
+            _write_parameters(new / TOWERS, exported.parameters, meta)
         if top is not None:
             names = ("parameters", "epoch", "iteration", "floor", "weight_of_the_run")
-            about = {name: _text(meta[name]) for name in names if name in meta}
-            more = top, candidates, about
-            write_recommendations(new / RECOMMENDATIONS, dataset, found, *more)
+            about = {
+                name: f"{meta[name]:g}" if isinstance(meta[name], float) else str(meta[name])
+                for name in names
+                if name in meta
+            }
+            write_recommendations(new / RECOMMENDATIONS, dataset, exported, top, candidates, about)
         meta["seconds"] = round(time.perf_counter() - begin, 3)
         tables.write_json(new / META, meta)
     return meta
 
 
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _open(
+    source: str | PathLike[str], floor: str | None, locations: Locations, progress: Progress
+) -> tuple[RunRecord | None, Dataset]:
+    """Open a run and its data set, or the data set alone whose floor is exported."""
+    is_data = (locations.data_dir / str(source) / "manifest.json").exists()
+    if is_data and floor is not None:
+        return None, open_dataset(str(source), data_dir=locations.data_dir, say=progress.say)
+    try:
+        record = read_trained(source, locations.runs_dir)
+    except DataError as error:
+        if is_data:
+            raise UsageError(
+                f"{source} is a data set. Name the floor whose vectors to write, such as --floor"
+                " ridge."
+            ) from error
+        if floor is None:
+            raise
+        raise DataError(f"No data set {source} is in {locations.data_dir}, and: {error}") from error
+    return record, open_data(record, locations.data_dir, progress.say)
 
 
 def _kept_floor(name: str, dataset: Dataset, locations: Locations) -> kept.Row:
@@ -179,34 +186,30 @@ def _kept_floor(name: str, dataset: Dataset, locations: Locations) -> kept.Row:
     return row
 
 
-def _weight(record: RunRecord, row: kept.Row, locations: Locations, progress: Progress) -> float:
+def _weight(record: RunRecord, floor: str, locations: Locations, progress: Progress) -> float:
     """Return the weight of a run in its blend with a floor, which is chosen if it is not kept."""
-    kept_blend, floor = blend.read(record.folder), row["floor"]
-    wanted = {"floor": kept.key_of(row), "penalty": row["penalty"]}
-    wanted["iteration"] = record.reported_iteration
-    if kept_blend is not None and wanted.items() <= kept_blend.items():
-        return float(kept_blend["weight"])
-    found = blend_run(
+    row = blend_run(
         record,
         floor=floor,
+        metric=None,
         data_dir=locations.data_dir,
-        keeps=kept_blend is None,
+        replaces=False,
         say=progress.say,
     )
-    if found is None:
+    if row is None:
         raise UsageError(
             f"{record.folder} cannot be blended with {floor}: it ranked nothing, or no validation"
             " links can choose the weight."
         )
-    return float(found["weight"])
+    return float(row["weight"])
 
 
 def _require_free(folder: Path, *, again: bool) -> None:
     with tables.storage_errors(folder):
         present = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    others = [name for name in present if name not in (*FILES, RECOMMENDATIONS)]
-    if others or folder.is_mount() or folder == Path.cwd():
-        why = f"it holds {others[0]}" if others else "it cannot be replaced as a whole"
+    unknown = [name for name in present if name not in (*FILES, RECOMMENDATIONS)]
+    if unknown or folder.is_mount() or folder == Path.cwd():
+        why = f"it holds {unknown[0]}" if unknown else "it cannot be replaced as a whole"
         raise UsageError(f"{folder} is in use: {why}. Name a new folder: {folder / 'vectors'}.")
     if present and not again:
         raise UsageError(f"{folder} holds vectors already. To replace them, use --again.")
@@ -216,11 +219,11 @@ def _write_vectors(
     folder: Path,
     dataset: Dataset,
     record: RunRecord | None,
-    found: Vectors,
+    exported: Vectors,
     progress: Progress,
 ) -> dict[str, Any]:
     """Write both sides' vectors, and return what ``meta.json`` says of them."""
-    n_users, is_new, items = dataset.n_users, dataset.graph.item_degrees == 0, found.items
+    n_users, is_new, items = dataset.n_users, dataset.graph.item_degrees == 0, exported.items
     n_left_out, n_new = dataset.n_items - len(items), int(is_new[items].sum())
     progress.say(f"Exporting the vectors of {n_users:,} users and {len(items):,} items.")
     if record is not None and n_left_out:
@@ -234,52 +237,34 @@ def _write_vectors(
             f" {record.config.encoder} learns none of them."
         )
     ids = named(np.arange(n_users, dtype=np.int32), dataset.user_ids)
-    width = found.items_VxD.shape[1]
-    _write_side(folder / "users", {"id": ids.cast(pa.string())}, _blocks(found.users_UxD), width)
+    _write_side(folder / "users", {"id": ids.cast(pa.string())}, exported.users_UxD)
     columns = {
         "id": named(items, dataset.item_ids).cast(pa.string()),
         "split": pa.array(SPLIT_NAMES).take(pa.array(dataset.split[items])),
     }
-    _write_side(folder / "items", columns, _blocks(found.items_VxD), width)
+    _write_side(folder / "items", columns, exported.items_VxD)
     return {
         "users": n_users,
         "items": len(items),
-        "dimension": width,
-        "unit_length": bool(record and record.config.normalize and "floor" not in found.facts),
+        "dimension": exported.items_VxD.shape[1],
+        "unit_length": bool(record and record.config.normalize and "floor" not in exported.facts),
         "users_without_training_links": int((~dataset.has_links).sum()),
         "items_without_training_links": n_new,
         "items_left_out": n_left_out,
     }
 
 
-def _blocks(rows: Float32) -> Iterator[ArrayLike]:
-    return (rows[start : start + BLOCK_ROWS] for start in range(0, len(rows), BLOCK_ROWS))
-
-
-def _write_side(
-    path: Path, columns: Mapping[str, pa.Array], blocks: Iterable[ArrayLike], width: int
-) -> None:
-    """Write vectors that come in blocks of rows as an array, and beside columns as a table."""
-    shape, kind = (len(columns["id"]), width), np.dtype(np.float32)
-    types = {name: column.type for name, column in columns.items()}
-    schema = pa.schema(types | {"vector": pa.list_(pa.float32(), width)})
-    with tables.atomic_path(path.with_suffix(".npy")) as temporary, temporary.open("wb") as file:
-        header = {"descr": kind.str, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)
-
-        def parts() -> Iterator[pa.Table]:
-            done = 0
-            for block in blocks:
-                vectors = np.ascontiguousarray(block, kind)
-                if not np.isfinite(vectors).all():
-                    raise DivergedError("A vector is not finite: there is nothing to export.")
-                file.write(vectors.data)
-                beside = [column.slice(done, len(vectors)) for column in columns.values()]
-                lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), width)
-                yield pa.table([*beside, lists], schema=schema)
-                done += len(vectors)
-
-        tables.write_table(path.with_suffix(".parquet"), parts(), schema, PARQUET)
+def _write_side(path: Path, columns: Mapping[str, pa.Array], vectors: Float32) -> None:
+    """Write vectors as an array, and beside columns as a table."""
+    if not np.isfinite(vectors).all():
+        raise DivergedError("A vector is not finite: there is nothing to export.")
+    vectors = np.ascontiguousarray(vectors, np.float32)
+    tables.write_array(path.with_suffix(".npy"), vectors)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
+    table = pa.table({**columns, "vector": lists})
+    starts = range(0, len(vectors), BLOCK_ROWS)
+    blocks = (table.slice(start, BLOCK_ROWS) for start in starts)
+    tables.write_table(path.with_suffix(".parquet"), blocks, table.schema, PARQUET)
 
 
 def _write_parameters(path: Path, parameters: Parameters, about: Mapping[str, Any]) -> None:

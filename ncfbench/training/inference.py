@@ -1,10 +1,10 @@
-"""Vectors of all users and of many items outside training, and the items that score highest."""
+"""Vectors of all users and of many items outside training."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import jax
@@ -14,7 +14,6 @@ from flax import nnx
 from numpy.typing import NDArray
 
 from ncfbench.models.blocks import by_length
-from ncfbench.models.scores import score_matrix
 from ncfbench.models.tables import FREE_ITEMS, WHOLE_TABLES
 from ncfbench.models.towers import DeviceContent, Towers, UserVectors
 from ncfbench.training.state import Parameters
@@ -22,8 +21,6 @@ from ncfbench.training.state import Parameters
 Embed: TypeAlias = Callable[[Parameters, NDArray[np.int32], DeviceContent], jax.Array]
 BLOCK_WORDS = 2**16
 """Word slots of a block of items: some 50 MB of activity in the convolution."""
-BLOCK_SCORES = 2**22
-"""Scores of users and items in memory at a time, of one user at least: 16 MB."""
 
 
 def row_blocks(count: int, size: int) -> Iterator[NDArray[np.intp]]:
@@ -163,55 +160,3 @@ class Embedder:
             tokens = self.content.tokens[:, :length]
             self._contents[length] = self.content._replace(tokens=tokens)
         return self._contents[length]
-
-
-def best_items(
-    users_UxD: jax.Array,
-    items_VxD: jax.Array,
-    count: int,
-    offsets: NDArray[np.int64] | None = None,
-    excluded: NDArray[np.int32] | None = None,
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
-    """Yield the items of the highest scores of some users at a time, in the order of the users.
-
-    Equal scores are ordered by index, the smaller first. A score that is not finite counts as
-    infinite, so that it shows.
-
-    Args:
-        count: M, the best items of each user.
-        offsets, excluded: user u has none of the items ``excluded[offsets[u]:offsets[u + 1]]``.
-
-    Yields:
-        Scores float32[n, M] and the indices of the items int32[n, M], the best first.
-    """
-    n_users, n_items = len(users_UxD), len(items_VxD)
-    if offsets is None or excluded is None:
-        offsets, excluded = np.zeros(n_users + 1, np.int64), np.zeros(0, np.int32)
-    size = int(np.clip(BLOCK_SCORES // n_items, 1, n_users))
-    starts = np.arange(0, n_users, size)
-    most = int(np.max(offsets[np.minimum(starts + size, n_users)] - offsets[starts]))
-    for block in row_blocks(n_users, size):
-        bounds = offsets[block[0] : block[-1] + 2]
-        row, column = np.full(most, size, np.int32), np.zeros(most, np.int32)
-        row[: bounds[-1] - bounds[0]] = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-        column[: bounds[-1] - bounds[0]] = excluded[bounds[0] : bounds[-1]]
-        scores, index = _best(users_UxD[block], items_VxD, row, column, count=count)
-        yield np.asarray(scores)[: len(bounds) - 1], np.asarray(index)[: len(bounds) - 1]
-
-
-@partial(jax.jit, static_argnames="count")
-def _best(
-    users_BxD: jax.Array,
-    items_VxD: jax.Array,
-    row: jax.Array,
-    column: jax.Array,
-    *,
-    count: int,
-) -> tuple[jax.Array, jax.Array]:
-    """Return scores and indices of the best items but for some pairs; rows beyond B are padding."""
-    scores_BxV = score_matrix(users_BxD, items_VxD)
-    # 0 and -0, which are equal, differ for the order of top_k.
-    scores_BxV = jnp.where(scores_BxV == 0, 0.0, scores_BxV)
-    scores_BxV = jnp.where(jnp.isfinite(scores_BxV), scores_BxV, jnp.inf)
-    scores, index = jax.lax.top_k(scores_BxV.at[row, column].set(-jnp.inf, mode="drop"), count)
-    return scores, index

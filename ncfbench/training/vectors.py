@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.blending import blend
+from ncfbench.blending.blend import LeftOut, scale
 from ncfbench.blending.vectors import factorise, products
 from ncfbench.config import Locations
 from ncfbench.data import Dataset
@@ -18,15 +18,15 @@ from ncfbench.data.lsa import Ids
 from ncfbench.data.text import Int32
 from ncfbench.floors.floor import refit
 from ncfbench.floors.kept import Row, key_of
+from ncfbench.floors.models import Fitted
 from ncfbench.floors.task import HeldOut
 from ncfbench.runs.folder import RunRecord, path_of, read
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank
-from ncfbench.runs.ranks import Scores
+from ncfbench.runs.ranks import by_user
 from ncfbench.runs.schedule import Schedule
 from ncfbench.runs.signals import deferred_signals
 from ncfbench.timing.ledger import Ledger
-from ncfbench.training.inference import Embedder
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.state import Parameters
 from ncfbench.training.train import Run, train
@@ -60,38 +60,24 @@ class Vectors:
 
 
 def of_run(record: RunRecord, dataset: Dataset, progress: Progress) -> Vectors:
-    """Return the vectors of what a run reports."""
-    embedder, reported = restore_trained(record, dataset, progress.say)
-    found = embedded(embedder, reported.parameters, record.config.encoder, dataset, progress)
-    schedule = Schedule.of(record.config, dataset.graph.n_links)
-    epoch = {"epoch": schedule.epoch_of(reported.iteration), "iteration": reported.iteration}
-    return replace(found, facts=epoch)
-
-
-def embedded(
-    embedder: Embedder,
-    parameters: Parameters,
-    encoder: str,
-    dataset: Dataset,
-    progress: Progress,
-) -> Vectors:
-    """Return the vectors of a model's parameters; of an encoder that learns a vector for each item
+    """Return the vectors of what a run reports; of an encoder that learns a vector for each item
     those of items with training links alone, where items are held out.
     """
-    is_new = dataset.graph.item_degrees == 0
-    items = np.flatnonzero(~is_new | can_rank(encoder, dataset)).astype(np.int32)
-    progress.start(dataset.n_users + len(items), 0, "vector")
-    users_UxD = np.asarray(embedder.users(parameters).scored)
-    done = dataset.n_users
-    embedder.watch = lambda n, _: progress.move(done + n, "items")
+    embedder, reported = restore_trained(record, dataset, progress.say)
+    parameters, is_new = reported.parameters, dataset.graph.item_degrees == 0
+    items = np.flatnonzero(~is_new | can_rank(record.config.encoder, dataset)).astype(np.int32)
+    progress.start(len(items), 0, "item")
+    embedder.watch = progress.embedded
     blocks = []
     for start in range(0, len(items), BLOCK_ROWS):
         block = items[start : start + BLOCK_ROWS]
         blocks.append(np.asarray(embedder.candidates(parameters, block, is_new[block])))
-        done += len(block)
-        progress.move(done, "items")
+        progress.move(start + len(block), "items")
     progress.end()
-    return Vectors(users_UxD, np.concatenate(blocks), items, parameters=parameters)
+    users_UxD = np.asarray(embedder.users(parameters).scored)
+    schedule = Schedule.of(record.config, dataset.graph.n_links)
+    facts = {"epoch": schedule.epoch_of(reported.iteration), "iteration": reported.iteration}
+    return Vectors(users_UxD, np.concatenate(blocks), items, facts, parameters)
 
 
 def of_floor(row: Row, dataset: Dataset, progress: Progress) -> Vectors:
@@ -101,9 +87,7 @@ def of_floor(row: Row, dataset: Dataset, progress: Progress) -> Vectors:
     progress.say(f"Fitting {row['floor']} again, and finding its vectors.")
     task, fitted = refit(dataset, row)
     items = np.arange(dataset.n_items, dtype=np.int32)
-    candidates, left_out = _ranked(dataset, items)
-    deviations = _deviations(fitted(items[candidates]), dataset.n_users, left_out)
-    scores = fitted(items)
+    deviations, scores = _deviations(fitted, items, dataset), fitted(items)
     progress.start(100, 0, "part")
     users_UxD, items_VxD = factorise(
         lambda users: scores(users) / deviations[users],
@@ -113,41 +97,40 @@ def of_floor(row: Row, dataset: Dataset, progress: Progress) -> Vectors:
         lambda share: progress.move(int(100 * share), "vectors"),
     )
     progress.end()
-    column, held_out = f"recall_at_{COMPARED}", HeldOut.of(task, dataset).get("validation")
     rank, facts = items_VxD.shape[1], {"floor": key_of(row), "penalty": row["penalty"]}
+    held_out = HeldOut.of(task, dataset).get("validation")
     if held_out is not None:
-        chosen = items_VxD[held_out.candidates]
+        column, chosen = f"recall_at_{COMPARED}", items_VxD[held_out.candidates]
         whole = held_out.evaluate(fitted(held_out.candidates)).figures[column] or 0.0
-        for rank in sorted({min(each, rank) for each in RANKS}):
-            own = held_out.evaluate(products(users_UxD[:, :rank], chosen[:, :rank])).figures[column]
-            if (own or 0.0) >= whole - LOST_RECALL:
+        for rank in sorted({min(tried, rank) for tried in RANKS}):
+            approximate = products(users_UxD[:, :rank], chosen[:, :rank])
+            recall = held_out.evaluate(approximate).figures[column] or 0.0
+            if recall >= whole - LOST_RECALL:
                 break
-        facts |= {f"validation_{column}": own, f"validation_{column}_of_all_ranks": whole}
+        facts |= {f"validation_{column}": recall, f"validation_{column}_of_all_ranks": whole}
         progress.say(
-            f"{row['floor']}: vectors of {rank} numbers have recall@{COMPARED} {own:.4f} of"
+            f"{row['floor']}: vectors of {rank} numbers have recall@{COMPARED} {recall:.4f} of"
             f" validation links, its whole scores {whole:.4f}."
         )
     return Vectors(users_UxD[:, :rank], items_VxD[:, :rank], items, facts | {"rank": rank})
 
 
-def of_both(own: Vectors, floor: Vectors, weight: float, dataset: Dataset) -> Vectors:
+def of_both(run: Vectors, floor: Vectors, weight: float, dataset: Dataset) -> Vectors:
     """Return the vectors of a blend: both side by side, each weighted and on a user's own scale.
 
     Args:
         weight: of the run.
     """
-    candidates, left_out = _ranked(dataset, own.items)
-    scores = products(own.users_UxD, own.items_VxD[candidates])
-    deviations = _deviations(scores, dataset.n_users, left_out)
+    deviations = _deviations(
+        lambda places: products(run.users_UxD, run.items_VxD[places]), run.items, dataset
+    )
     shares = np.float32(weight), np.float32(1 - weight)
-    users = [shares[0] * own.users_UxD / deviations, shares[1] * floor.users_UxD]
-    items = [own.items_VxD, floor.items_VxD[own.items]]
-    facts = {**own.facts, **floor.facts, "weight_of_the_run": weight}
+    users = [shares[0] * run.users_UxD / deviations, shares[1] * floor.users_UxD]
     return replace(
-        own,
+        run,
         users_UxD=np.concatenate(users, axis=1),
-        items_VxD=np.concatenate(items, axis=1),
-        facts=facts,
+        items_VxD=np.concatenate([run.items_VxD, floor.items_VxD[run.items]], axis=1),
+        facts={**run.facts, **floor.facts, "weight_of_the_run": weight},
     )
 
 
@@ -178,21 +161,28 @@ def trained_on_all(record: RunRecord, dataset: Dataset, progress: Progress) -> R
     return read(folder)
 
 
-def _ranked(dataset: Dataset, items: Ids) -> tuple[Ids, blend.LeftOut | None]:
-    """Return the places of the items over which a user's scores have their scale, those that its
-    test ranks or all, and what is left out of them for a user.
+def ranked_items(dataset: Dataset, items: Ids, *, of_test: bool) -> tuple[Ids, LeftOut | None]:
+    """Return the indices of the items that are ranked, and what is left out of them for a user:
+    those that the test ranks, where items are held out; else all but those of training links.
+
+    Args:
+        items: ids that have vectors, ascending.
     """
-    if len(dataset.links("test")[0]) and not dataset.ranks_known_items:
+    if of_test and not dataset.ranks_known_items:
         return np.searchsorted(items, dataset.candidates("test")), None
-    offsets, known = dataset.graph.user_offsets, dataset.graph.link_item
-
-    def left_out(user: int) -> Ids:
-        return np.searchsorted(items, known[offsets[user] : offsets[user + 1]])
-
-    return np.arange(len(items)), left_out
+    known_of = by_user(dataset.graph.user_offsets, dataset.graph.link_item)
+    return np.arange(len(items)), lambda user: np.searchsorted(items, known_of(user))
 
 
-def _deviations(scores: Scores, n_users: int, left_out: blend.LeftOut | None) -> Float32:
-    """Return the deviation of each user's scores, float32[U, 1]."""
-    blocks = np.array_split(np.arange(n_users), max(n_users // 256, 1))
-    return np.concatenate([blend.scale(scores(users), users, left_out)[1] for users in blocks])
+def _deviations(scores_at: Fitted, items: Ids, dataset: Dataset) -> Float32:
+    """Return the deviation of each user's scores over the items that his test ranks, or all,
+    float32[U, 1].
+
+    Args:
+        scores_at: returns the scores of the items at some indices.
+    """
+    is_tested = len(dataset.links("test")[0]) > 0
+    places, left_out = ranked_items(dataset, items, of_test=is_tested)
+    scores = scores_at(places)
+    blocks = np.array_split(np.arange(dataset.n_users), max(dataset.n_users // 256, 1))
+    return np.concatenate([scale(scores(users), users, left_out)[1] for users in blocks])

@@ -167,7 +167,7 @@ def test_a_blend_is_that_of_its_floors_columns(trained):
     rows = read_floors(home / "tiny", dataset.fingerprint)
     (ridge,) = (each for each in rows if each["floor"] == "ridge")
     narrow = ridge | {"settings": json.dumps({"columns": 64})}
-    whole = blend_run(record, floor="ridge", data_dir=home, keeps=False)
+    whole = blend_run(record, floor="ridge", data_dir=home, replaces=False)
     tables.write_rows(path, [narrow], schemas.FLOOR)
     found = blend_run(record, floor="ridge", data_dir=home)
     assert found["floor"] == "ridge of 64 columns" != whole["floor"] == "ridge"

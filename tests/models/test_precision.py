@@ -15,7 +15,7 @@ from trial import Trial
 from ncfbench.config import complete
 from ncfbench.errors import UsageError
 from ncfbench.models import precision
-from ncfbench.training import recall
+from ncfbench.training import evaluation
 from ncfbench.training.probe import Probe
 
 SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "layers": 1}
@@ -71,7 +71,7 @@ def test_probe_and_evaluation_are_full_float32(tiny):
     four = np.zeros(4, np.int32)
     for function, *arguments in (
         (embedder._items, parameters, ids, trial.content),
-        (recall._scores, users.scored, items, four),
+        (evaluation._scores, users.scored, items, four),
         (probe._block_sum, users, None, nodes, probe._blocks[0]),
     ):
         assert_asked_for(products(function, *arguments), "float32")

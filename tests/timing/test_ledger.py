@@ -19,8 +19,8 @@ from ncfbench.runs.recorder import Recorder
 from ncfbench.sampling.shared import NegativeSharingSampler
 from ncfbench.timing.ledger import LINES, Ledger
 from ncfbench.training import run as training
+from ncfbench.training.evaluation import Evaluators
 from ncfbench.training.probe import Probe
-from ncfbench.training.recall import RecallEvaluator
 from ncfbench.training.step import Trainer
 
 
@@ -177,7 +177,7 @@ def test_a_planted_delay_moves_exactly_its_lines(data_dir, tmp_path, monkeypatch
         slow_step(monkeypatch, skip)
     else:
         slow(monkeypatch, skip, Probe, "__call__")
-        slow(monkeypatch, skip, RecallEvaluator, "__call__")
+        slow(monkeypatch, skip, Evaluators, "evaluate")
     summary, slowed = plain[0].summary, train(data_dir, tmp_path)
     before, after = lines(plain[0]), lines(slowed)
     more = {name: after[name] - before[name] for name in before}

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trial import Trial
 
-from ncfbench.data.graph import BipartiteGraph
-from ncfbench.training import recall as recall_module
-from ncfbench.training.recall import RecallEvaluator, link_ranks
+from ncfbench.runs.ranks import rank_links
+from ncfbench.training import evaluation
+from ncfbench.training.evaluation import scores_of
 
 
 def rank_by_hand(scores, own, is_known):
@@ -22,54 +22,40 @@ def rank_by_hand(scores, own, is_known):
     return above, sum(score == scores[own] for score in others)
 
 
-BLOCKS = [
-    # items, links, scores of a block, most users of a block
-    (1, 1, 1, 1),
-    (7, 13, 21, 5),
-    (24, 13, 100, 32),
-    (24, 13, 1, 2),
-    (40, 1, 2000, 2),
-    (40, 13, 80, 5),
-    (7, 60, 2000, 4),
-]
+SIZES = [(1, 1, 1), (7, 13, 3), (24, 13, 4), (24, 13, 1), (40, 1, 2), (40, 13, 5), (7, 60, 4)]
+"""Items, links, and users of a block."""
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from(BLOCKS), st.booleans())
+@given(st.integers(0, 2**32 - 1), st.sampled_from(SIZES), st.booleans())
 @settings(max_examples=70, deadline=None)
 def test_blocks_change_no_rank(seed, sizes, leaves_out):
     """Few different scores, so that most are equal to others; some are no numbers. Items that a
     user knows are left out, where there are any.
     """
-    rng, (n_items, n_links, block_scores, block_users) = np.random.default_rng(seed), sizes
+    rng, (n_items, n_links, size) = np.random.default_rng(seed), sizes
     f = rng.integers(-1, 2, (5, 2)).astype(np.float32)
     g = rng.integers(-1, 2, (n_items, 2)).astype(np.float32)
     odd = rng.random(g.shape) < 0.1
     g[odd] = rng.choice([np.nan, np.inf, -np.inf], int(odd.sum()))
-    users, places = (
-        rng.integers(0, 5, n_links).astype(np.int32),
-        rng.integers(0, n_items, n_links).astype(np.int32),
-    )
-    is_known = leaves_out & (rng.random((6, n_items)) < 0.4)
+    users, places = rng.integers(0, 5, n_links), rng.integers(0, n_items, n_links)
+    is_known = leaves_out & (rng.random((5, n_items)) < 0.4)
     is_known[users, places] = False
-    is_known[5] = True  # of a user whom nothing is ranked for
-    known = BipartiteGraph.from_links(*np.nonzero(is_known), 6, n_items) if leaves_out else None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recall_module, "BLOCK_SCORES", block_scores)
-        patch.setattr(recall_module, "BLOCK_USERS", block_users)
-        found = link_ranks(f, g, users, places, known)
-    assert found.above.dtype == found.equal.dtype == np.int64
+    known = [np.flatnonzero(row) for row in is_known]
+    ranks = rank_links(
+        scores_of(f, g, size), users, places, size, known.__getitem__ if leaves_out else None
+    )
+    assert ranks.above.dtype == ranks.equal.dtype == np.int64
     with np.errstate(invalid="ignore"):
         scores = (f[:, None, :] * g[None, :, :]).sum(axis=2)
-    assert [*zip(found.above.tolist(), found.equal.tolist(), strict=True)] == [
+    assert [*zip(ranks.above.tolist(), ranks.equal.tolist(), strict=True)] == [
         rank_by_hand(scores[u].tolist(), v, is_known[u].tolist())
         for u, v in zip(users, places, strict=True)
     ]
 
 
-@pytest.mark.parametrize("users_a_block", [1, 3, 20])
-def test_equal_items_tie_to_the_last_bit(monkeypatch, users_a_block):
+@pytest.mark.parametrize("size", [1, 3, 20])
+def test_equal_items_tie_to_the_last_bit(size):
     """Vectors that do not multiply exactly, each four times, far apart."""
-    monkeypatch.setattr(recall_module, "BLOCK_USERS", users_a_block)
     rng = np.random.default_rng(0)
     f = rng.normal(size=(20, 50)).astype(np.float32)
     g = np.tile(rng.normal(size=(125, 50)).astype(np.float32), (4, 1))
@@ -77,30 +63,30 @@ def test_equal_items_tie_to_the_last_bit(monkeypatch, users_a_block):
         np.repeat(np.arange(20, dtype=np.int32), 25),
         rng.integers(0, 500, 500).astype(np.int32),
     )
-    found = link_ranks(f, g, users, places)
+    ranks = rank_links(scores_of(f, g, size), users, places, size)
     best = np.argsort(
         np.argsort(-(f.astype(np.float64) @ g[:125].T.astype(np.float64)), axis=1), axis=1
     )
-    assert found.above.tolist() == (4 * best[users, places % 125]).tolist()
-    assert (found.equal == 3).all()
+    assert ranks.above.tolist() == (4 * best[users, places % 125]).tolist()
+    assert (ranks.equal == 3).all()
 
 
 def test_the_evaluator_ranks_alike_in_blocks(tiny, monkeypatch):
     trial = Trial(tiny, {"dimension": 6})
-    evaluator = RecallEvaluator(tiny, "test", trial.embedder)
-    whole = evaluator.ranks(trial.parameters)
-    monkeypatch.setattr(recall_module, "BLOCK_USERS", 17)
-    assert evaluator.ranks(trial.parameters).expected.tolist() == whole.expected.tolist()
+    whole = trial.ranks("test")
+    monkeypatch.setattr(evaluation, "BLOCK_USERS", 17)
+    assert trial.ranks("test").expected.tolist() == whole.expected.tolist()
 
 
 MILLION = """
 import json, resource
 import jax, jax.numpy as jnp, numpy as np
-from ncfbench.training.recall import link_ranks
+from ncfbench.runs.ranks import rank_links
+from ncfbench.training.evaluation import scores_of
 n, links = 10**6, 300
 def peak(): return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 zeros = np.zeros(links, np.int32)
-link_ranks(jnp.ones((2, 4)), jnp.ones((9000, 4)), zeros, zeros)
+rank_links(scores_of(jnp.ones((2, 4)), jnp.ones((9000, 4)), 2), zeros, zeros, 2)
 # The item's score is its id modulo 1000 for user 0, and the same negated for user 1.
 id = jnp.arange(n) % 1000
 g = jnp.stack([id, id, 0 * id, 0 * id], axis=1).astype(jnp.float32)
@@ -109,8 +95,8 @@ places = np.random.default_rng(0).integers(0, n, links).astype(np.int32)
 users = np.arange(links, dtype=np.int32) % 2
 jax.block_until_ready((f, g))
 before = peak()
-found = link_ranks(f, g, users, places)
-lists = [each.tolist() for each in (*found, users, places)]
+ranks = rank_links(scores_of(f, g, 2), users, places, 2)
+lists = [each.tolist() for each in (*ranks, users, places)]
 print(json.dumps([*lists, peak() - before]))
 """
 

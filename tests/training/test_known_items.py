@@ -2,7 +2,6 @@
 
 import re
 
-import jax.numpy as jnp
 import numpy as np
 import pyarrow.compute as pc
 import pytest
@@ -18,11 +17,10 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.options import HOLD_OUTS
 from ncfbench.errors import UsageError
 from ncfbench.floors.task import HeldOut, Task
-from ncfbench.runs.ranks import Ranks
+from ncfbench.models.towers import UserVectors
 from ncfbench.storage import schemas, tables
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training import run as training
-from ncfbench.training.recall import RecallEvaluator, link_ranks
 
 SIZES = {"batch_size": 64, "epochs": 1, "dimension": 8, "word_dimension": 8, "filters": 8}
 
@@ -37,12 +35,11 @@ def test_the_evaluator_ranks_by_brute_force(linked, tiny, monkeypatch, split, ki
     training scores, in one ranking. Of held-out items those of the split. In blocks that are partly
     padding.
     """
-    monkeypatch.setattr("ncfbench.training.recall.BLOCK_USERS", 7)
+    monkeypatch.setattr("ncfbench.training.evaluation.BLOCK_USERS", 7)
     dataset = linked if kind == "links" else tiny
     trial = Trial(dataset, {"dimension": 6, **changed})
-    embedder, parameters = trial.embedder, trial.state.parameters
+    embedder, parameters = trial.evaluators.embedder, trial.parameters
     embedder.block = 32
-    evaluator = RecallEvaluator(dataset, split, embedder)
     graph, ids = dataset.graph, np.arange(dataset.n_items, dtype=np.int32)
     is_new = graph.item_degrees == 0
     known, new = embedder.items(parameters, ids), embedder.cold_items(parameters, ids)
@@ -60,46 +57,42 @@ def test_the_evaluator_ranks_by_brute_force(linked, tiny, monkeypatch, split, ki
     expected = (ahead > 0).sum(axis=1)
     is_clear = (np.abs(ahead) > 1e-7).sum(axis=1) == dataset.n_items - 1  # all but its own
     assert is_clear.mean() > 0.9
-    np.testing.assert_array_equal(evaluator.ranks(parameters).above[is_clear], expected[is_clear])
-    figures = evaluator(parameters).figures
+    np.testing.assert_array_equal(trial.ranks(split).above[is_clear], expected[is_clear])
+    figures = trial.evaluators.evaluate(parameters)[split].figures
     for m in CUTOFFS:
         recalls = [np.mean(expected[users == user] < m) for user in np.unique(users)]
         assert figures[f"recall_at_{m}"] == pytest.approx(np.mean(recalls), abs=2e-3)
     left = (~left_out).sum(axis=1)[np.unique(users)]
     assert figures["recall_at_50_chance"] == pytest.approx(np.mean(np.minimum(50 / left, 1)))
-    assert evaluator.share_of_new == is_new[items].mean()
+    note = f"{100 * is_new[items].mean():.1f} % of the {split} links are to new items"
+    notes = trial.evaluators.notes()
+    assert any(each.startswith(note) for each in notes) == (trial.config.encoder == "mf")
     assert (figures["recall_at_50_known_items"] is not None) == (kind == "links")
 
 
 def test_all_rooms_count_the_same_items(linked, tiny):
     """Chance of the race is that of the evaluation; mf is refused where items are held out only."""
     for dataset in (linked, tiny):
-        evaluator = RecallEvaluator(dataset, "test", Trial(dataset, {"dimension": 6}).embedder)
-        zeros = np.zeros(len(evaluator.users), np.int64)
-        found = evaluator.ranking(Ranks(zeros, zeros)).figures
-        assert chance(dataset, "test") == pytest.approx(found["recall_at_50_chance"])
+        held_out = Trial(dataset, {"dimension": 6}).evaluators.splits["test"]
+        assert chance(dataset, "test") == held_out.ranking.chances["recall_at_50_chance"]
     with pytest.raises(UsageError, match="mf has no vectors"):
         require_recall(Question({"encoder": "mf"}), tiny)
 
 
-def test_floors_and_models_have_one_figure_of_one_score(linked, tiny):
-    """Users' and items' vectors of whole numbers, with many ties and a user of no vector."""
+def test_floors_and_models_have_one_figure_of_one_score(linked, tiny, monkeypatch):
+    """Users' and items' vectors of whole numbers, with many ties and users of no vector."""
     rng = np.random.default_rng(2)
     f = rng.integers(-1, 2, (linked.n_users, 3)).astype(np.float32)
     g = rng.integers(-1, 2, (linked.n_items, 3)).astype(np.float32)
     f[:5] = 0
     for dataset in (linked, tiny):
-        evaluator = RecallEvaluator(dataset, "test", Trial(dataset, {"dimension": 3}).embedder)
-        ranks = link_ranks(
-            *(jnp.asarray(f), jnp.asarray(g[evaluator.items])),
-            *(evaluator.users, evaluator.index, dataset.graph if dataset is linked else None),
-        )
+        evaluators = Trial(dataset, {"dimension": 3}).evaluators
+        monkeypatch.setattr(evaluators.embedder, "users", lambda _: UserVectors(f, f))
+        monkeypatch.setattr(evaluators.embedder, "candidates", lambda _, items, is_new: g[items])
         candidates = dataset.candidates("test")
         held_out = HeldOut(Task.of(dataset), *dataset.links("test"), candidates)
-        scores = f @ g[candidates].T
-        floor = held_out.evaluate(scores.__getitem__)
-        model = evaluator.ranking(ranks)
-        assert (ranks.equal > 0).any()
+        floor = held_out.evaluate((f @ g[candidates].T).__getitem__)
+        model = evaluators.evaluate({})["test"]
         assert model.figures == floor.figures
         np.testing.assert_array_equal(model.user_recalls, floor.user_recalls)
         np.testing.assert_array_equal(model.item_shares, floor.item_shares)

@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections import defaultdict
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
@@ -22,20 +21,26 @@ from ncfbench import prepare
 from ncfbench.config import complete
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs import folder as runs
-from ncfbench.runs.progress import Progress
 from ncfbench.storage import schemas, tables
-from ncfbench.training import inference
+from ncfbench.training import recommend as recommendation
 from ncfbench.training.export import export_vectors
-from ncfbench.training.inference import best_items
-from ncfbench.training.recommend import FILE, require_items, write_recommendations
-from ncfbench.training.vectors import embedded
+from ncfbench.training.recommend import (
+    FILE,
+    best_items,
+    require_items,
+    write_recommendations,
+)
+from ncfbench.training.vectors import Vectors
 
 SETTINGS = SMALL | {"epochs": 2, "learning_rate": 0.03}
 
 
 def write_best(path, dataset, trial, parameters):
-    found = embedded(trial.embedder, parameters, "bow", dataset, Progress())
-    write_recommendations(path, dataset, found, 4, "test", {})
+    items = np.arange(dataset.n_items, dtype=np.int32)
+    of_users = trial.embedder.users(parameters).scored
+    of_items = trial.embedder.candidates(parameters, items, dataset.graph.item_degrees == 0)
+    vectors = Vectors(np.asarray(of_users), np.asarray(of_items), items)
+    write_recommendations(path, dataset, vectors, 4, "test", {})
 
 
 def read(path, *, named=False):
@@ -61,16 +66,15 @@ def recall_of(table, dataset):
 @pytest.mark.parametrize("users_of_a_block", [1, 2, 9])
 def test_many_ties_against_a_sort(monkeypatch, users_of_a_block):
     """Scores of -1, 0, -0 and 1: nearly all are ties. Some items are excluded for some users."""
-    monkeypatch.setattr(inference, "BLOCK_SCORES", 11 * users_of_a_block)
+    monkeypatch.setattr(recommendation, "BLOCK_SCORES", 11 * users_of_a_block)
     rng = np.random.default_rng(0)
     for _ in range(10):
         f = rng.integers(-1, 2, (5, 1)).astype(np.float32)
         g = rng.choice(np.array([-1.0, -0.0, 0.0, 1.0], np.float32), (11, 1))
         taken = [rng.choice(11, rng.integers(0, 5), replace=False) for _ in range(5)]
-        offsets = np.cumsum([0, *map(len, taken)])
-        excluded = np.concatenate(taken).astype(np.int32)
-        blocks = list(best_items(jax.device_put(f), jax.device_put(g), 6, offsets, excluded))
-        best, index = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        blocks = list(best_items(f, g, np.arange(5), 6, taken.__getitem__))
+        users, best, index = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        assert users.tolist() == [*range(5)]
         scores = f @ g.T
         for user in range(5):
             left = [item for item in range(11) if item not in taken[user]]
@@ -134,7 +138,7 @@ def test_blocks_of_users_and_a_second_table(data_dir, tmp_path, record, found, t
     """Blocks of 50 users, the last of which is partly padding; all other files stay as they are,
     and a later table replaces an earlier one.
     """
-    monkeypatch.setattr(inference, "BLOCK_SCORES", 4000)
+    monkeypatch.setattr(recommendation, "BLOCK_SCORES", 4000)
     folder = tmp_path / record.folder.name
     shutil.copytree(record.folder, folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from stopping import StopAt
 from trained import SMALL, Said, ends_of, figures, skippable_clock, train
+from trial import Trial
 
 from ncfbench import prepare
 from ncfbench.config import Locations, complete
@@ -21,7 +22,6 @@ from ncfbench.storage import locks
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
 from ncfbench.training import train as loops
-from ncfbench.training.recall import RecallEvaluator
 from ncfbench.training.step import Trainer
 from ncfbench.training.train import Run
 from ncfbench.training.trained import restore_trained
@@ -220,11 +220,11 @@ def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, monkeypat
 
 
 def _assert_kept_best(record, dataset):
-    embedder, best = restore_trained(record, dataset, print)
+    _, best = restore_trained(record, dataset, print)
+    evaluations = Trial(dataset, record.config).evaluators.evaluate(best.parameters)
     (row,) = (row for row in record.curve if row["iteration"] == best.iteration)
     for split in ("validation", "test"):
-        found = RecallEvaluator(dataset, split, embedder)(best.parameters).figures
-        assert found["recall_at_50"] == row[f"{split}_recall_at_50"]
+        assert evaluations[split].figures["recall_at_50"] == row[f"{split}_recall_at_50"]
 
 
 def test_a_turn_ends_by_the_clock(tiny, data_dir, tmp_path, monkeypatch):
