@@ -8,7 +8,7 @@ from stopping import StopAt
 from ncfbench.config import Locations, complete
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
-from ncfbench.training.export import RECOMMENDATIONS, export_vectors
+from ncfbench.training.export import BEST, export_vectors
 
 SMALL: dict[str, Any] = {
     "dataset": "tiny",
@@ -40,7 +40,7 @@ def train(data_dir, runs_dir, *, again=False, progress=None, **more):
     return training.run(complete(SMALL | more), locations, again=again, progress=progress)
 
 
-BEST = f"vectors/{RECOMMENDATIONS}"
+LISTS = f"vectors/{BEST}"
 """Where :func:`recommend` writes, below a run's folder."""
 
 

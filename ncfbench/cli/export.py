@@ -77,7 +77,6 @@ def export(
     ncfbench export custom vectors --floor ridge
     """
     from ncfbench.training.export import FILES, export_vectors
-    from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 
     progress = progress_bar(quiet=quiet)
     meta = export_vectors(
@@ -102,5 +101,5 @@ def export(
         + ", trained on all links" * on_all_links
         + f"; {meta['seconds']:.1f} s."
     )
-    files = [name for name in (*FILES, RECOMMENDATIONS) if (folder / name).exists()]
+    files = [name for name in FILES if (folder / name).exists()]
     print_views(f"Written: {', '.join(files)} in {folder}")

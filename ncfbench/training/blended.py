@@ -10,7 +10,6 @@ import numpy as np
 
 from ncfbench.blending import blend
 from ncfbench.config import Folder, Locations
-from ncfbench.data import Dataset
 from ncfbench.data.lsa import Ids
 from ncfbench.floors import kept
 from ncfbench.floors.floor import refit
@@ -25,25 +24,6 @@ from ncfbench.training.trained import open_data, restore_trained
 METRIC = "recall_at_50"
 LONG_FIT = 60.0
 """Seconds of a fit that is repeated without being asked for, whatever the training took."""
-
-
-def scores_of_run(record: RunRecord, dataset: Dataset, say: Callable[[str], None]) -> Fitted:
-    """Return what scores items, by their ids, as a run reports.
-
-    Raises:
-        DataError: the run has no checkpoint of its end any more.
-    """
-    embedder, reported = restore_trained(record, dataset, say)
-    users_UxD = embedder.users(reported.parameters).scored
-    is_new = dataset.graph.item_degrees == 0
-
-    def scores(items: Ids) -> Scores:
-        chosen = np.asarray(items, np.int32)
-        vectors = embedder.candidates(reported.parameters, chosen, is_new[chosen])
-        size = int(np.clip(BLOCK_SCORES // max(len(chosen), 1), 1, BLOCK_USERS))
-        return scores_of(users_UxD, vectors, size)
-
-    return scores
 
 
 def blend_run(
@@ -80,8 +60,9 @@ def blend_run(
     if row is None or record.reported_iteration is None or record.summary["recall_reason"]:
         return None
     present = blend.read(record.folder)
-    wanted = {"floor": kept.key_of(row), "penalty": row["penalty"]}
-    wanted |= {"iteration": record.reported_iteration} | ({"metric": metric} if metric else {})
+    key = kept.key_of(row)
+    wanted = {"floor": key, "penalty": row["penalty"], "iteration": record.reported_iteration}
+    wanted |= {} if metric is None else {"metric": metric}
     if present is not None and wanted.items() <= present.items():
         return dict(present)
     fit_seconds = row["content_seconds"] + row["fit_seconds"]
@@ -90,11 +71,18 @@ def blend_run(
     dataset = open_data(record, data_dir, say)
     if not len(dataset.links("validation")[0]):
         return None
-    begin = time.perf_counter()
-    metric = metric or METRIC
-    of_run = scores_of_run(record, dataset, say)
+    begin, metric = time.perf_counter(), metric or METRIC
+    embedder, reported = restore_trained(record, dataset, say)
+    parameters, is_new = reported.parameters, dataset.graph.item_degrees == 0
+    users_UxD = embedder.users(parameters).scored
+
+    def of_run(items: Ids) -> Scores:
+        chosen = np.asarray(items, np.int32)
+        items_VxD = embedder.candidates(parameters, chosen, is_new[chosen])
+        size = int(np.clip(BLOCK_SCORES // max(len(chosen), 1), 1, BLOCK_USERS))
+        return scores_of(users_UxD, items_VxD, size)
+
     fitted = {} if fitted is None else fitted
-    key = kept.key_of(row)
     if key not in fitted:
         fitted[key] = refit(dataset, row)
     task, of_floor = fitted[key]
@@ -102,12 +90,12 @@ def blend_run(
 
     def on_one_scale(split: str) -> tuple[Scores, Scores]:
         links = splits[split]
-        own = (blend.standardised(of(links.candidates), links) for of in (of_floor, of_run))
-        return next(own), next(own)
+        floor, run = (fit(links.candidates) for fit in (of_floor, of_run))
+        return blend.standardised(floor, links), blend.standardised(run, links)
 
     choice = blend.choose(*on_one_scale("validation"), splits["validation"], metric)
     test = splits["test"].evaluate(blend.mixed(*on_one_scale("test"), choice.weight))
-    found = dict.fromkeys(BLEND.names) | {
+    blended = dict.fromkeys(BLEND.names) | {
         **wanted,
         "metric": metric,
         "weight": choice.weight,
@@ -118,5 +106,5 @@ def blend_run(
         "seconds": time.perf_counter() - begin,
     }
     if replaces or present is None:
-        blend.write(record.folder, found)
-    return found
+        blend.write(record.folder, blended)
+    return blended

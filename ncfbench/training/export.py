@@ -1,11 +1,4 @@
-"""Vectors of a run, of a floor or of both, as files for other programs::
-
-    DIR/
-        users.npy, users.parquet    float32[users, D]; id, vector
-        items.npy, items.parquet    float32[items, D]; id, split, vector
-        towers.safetensors          a run's parameters, such as user_tower.vectors.embedding
-        meta.json                   the run, its settings, the floor, what the vectors are
-        recommendations.parquet     with ``top``: each user's best items, best first
+"""Vectors of a run, of a floor or of both, and each user's best items, as files for other programs.
 
 Dot products of vectors are the scores that recall and recommendations rank by. Rows are in the
 order of the data set's ids, parameters those of the reported epoch. Repeated, an export has the
@@ -16,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -26,28 +19,31 @@ import numpy as np
 import pyarrow as pa
 
 from ncfbench import __version__
-from ncfbench.catalog import find_encoder
-from ncfbench.config import Folder, Locations, digest
+from ncfbench.catalog import ENCODERS, find_encoder
+from ncfbench.config import Folder, Locations, RunConfig, digest
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.content import SPLITS
 from ncfbench.data.features import Float32
-from ncfbench.errors import DataError, DivergedError, UsageError
+from ncfbench.data.text import Int32
+from ncfbench.errors import DataError, DivergedError, UsageError, either
 from ncfbench.floors import kept
 from ncfbench.models.tables import names_of
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
+from ncfbench.runs.quality import can_rank
 from ncfbench.storage import tables
+from ncfbench.storage.schemas import recommendations
 from ncfbench.training import vectors
 from ncfbench.training.blended import blend_run
-from ncfbench.training.recommend import FILE as RECOMMENDATIONS
-from ncfbench.training.recommend import named, require_items, write_recommendations
 from ncfbench.training.state import Parameters
 from ncfbench.training.trained import describe_parameters, open_data, read_trained
-from ncfbench.training.vectors import Vectors
+from ncfbench.training.vectors import Vectors, best_items, ranked_items
 
-META, TOWERS = "meta.json", "towers.safetensors"
-FILES = ("users.npy", "users.parquet", "items.npy", "items.parquet", TOWERS, META)
+META, TOWERS, BEST = "meta.json", "towers.safetensors", "recommendations.parquet"
+FILES = ("users.npy", "users.parquet", "items.npy", "items.parquet", TOWERS, META, BEST)
 """Files of an export."""
+CANDIDATES = ("all", "test")
+"""Which items are ranked for a user."""
 BLOCK_ROWS = 2**15
 """Rows of a group in a Parquet file."""
 PARQUET = tables.COMPACT | {"store_schema": True, "use_dictionary": ["split"]}
@@ -101,10 +97,9 @@ def export_vectors(
         ranked = dataset.n_items if candidates == "all" else len(dataset.candidates("test"))
         if top > ranked:
             progress.say(f"--top {top}: there are only {ranked} items to rank.")
-    row = None if floor is None else _kept_floor(floor, dataset, locations)
-    weight = None
-    if record is not None and floor is not None:
-        weight = _weight(record, floor, locations, progress)
+    row, weight = None, 0.0
+    if floor is not None:
+        row, weight = _find_floor(floor, record, dataset, locations, progress)
     meta: dict[str, Any] = {
         "version": __version__,
         "dataset": dataset.name,
@@ -126,11 +121,8 @@ def export_vectors(
         exported = vectors.of_run(record, dataset, Progress() if on_all_links else progress)
     if row is not None:
         of_floor = vectors.of_floor(row, dataset, progress)
-        exported = (
-            of_floor
-            if exported is None or weight is None
-            else vectors.of_both(exported, of_floor, weight, dataset)
-        )
+        both = exported and vectors.of_both(exported, of_floor, weight, dataset)
+        exported = both or of_floor
     assert exported is not None, "there is a run or a floor"
     meta |= exported.facts
     with tables.atomic_folder(home) as new:
@@ -144,7 +136,7 @@ def export_vectors(
                 for name in names
                 if name in meta
             }
-            write_recommendations(new / RECOMMENDATIONS, dataset, exported, top, candidates, about)
+            write_recommendations(new / BEST, dataset, exported, top, candidates, about)
         meta["seconds"] = round(time.perf_counter() - begin, 3)
         tables.write_json(new / META, meta)
     return meta
@@ -171,11 +163,11 @@ def _open(
     return record, open_data(record, locations.data_dir, progress.say)
 
 
-def _kept_floor(name: str, dataset: Dataset, locations: Locations) -> kept.Row:
-    """Return the row of a kept floor.
-
-    Raises:
-        UsageError: there is none.
+def _find_floor(
+    name: str, record: RunRecord | None, dataset: Dataset, locations: Locations, progress: Progress
+) -> tuple[kept.Row, float]:
+    """Return the row of a kept floor, and the weight of a run in its blend with it, which is chosen
+    if it is not kept; 0 without a run.
     """
     row = kept.named(kept.read(locations.data_dir / dataset.name, dataset.fingerprint), name)
     if row is None:
@@ -183,31 +175,51 @@ def _kept_floor(name: str, dataset: Dataset, locations: Locations) -> kept.Row:
             f"{dataset.name} keeps no floor {name!r}. Fit it with: ncfbench floor {dataset.name}"
             f" --floors {name}"
         )
-    return row
-
-
-def _weight(record: RunRecord, floor: str, locations: Locations, progress: Progress) -> float:
-    """Return the weight of a run in its blend with a floor, which is chosen if it is not kept."""
-    row = blend_run(
+    if record is None:
+        return row, 0.0
+    blended = blend_run(
         record,
-        floor=floor,
+        floor=name,
         metric=None,
         data_dir=locations.data_dir,
         replaces=False,
         say=progress.say,
     )
-    if row is None:
+    if blended is None:
         raise UsageError(
-            f"{record.folder} cannot be blended with {floor}: it ranked nothing, or no validation"
+            f"{record.folder} cannot be blended with {name}: it ranked nothing, or no validation"
             " links can choose the weight."
         )
-    return float(row["weight"])
+    return row, float(blended["weight"])
+
+
+def require_items(
+    config: RunConfig | None, dataset: Dataset, count: int, candidates: str = "all"
+) -> None:
+    """Refuse, by a UsageError, a model or a data set with nothing to rank, and a count below 1."""
+    if count < 1:
+        raise UsageError(f"--top {count}: it must be at least 1.")
+    if candidates not in CANDIDATES:
+        raise UsageError(f"--candidates {candidates!r}: it is one of {', '.join(CANDIDATES)}.")
+    if candidates == "all":
+        return
+    if config is not None and not can_rank(config.encoder, dataset):
+        able = [name for name in ENCODERS if find_encoder(name).scores_cold_items]
+        raise UsageError(
+            f"--candidates test ranks held-out items, and {config.encoder} learns a vector for each"
+            f" item, so that they have none. Train with --encoder {either(able)}."
+        )
+    if len(dataset.candidates("test")) == 0:
+        raise UsageError(
+            f"--candidates test ranks test items, and {dataset.name} has none."
+            f" {dataset.advise_hold_out('test')}"
+        )
 
 
 def _require_free(folder: Path, *, again: bool) -> None:
     with tables.storage_errors(folder):
         present = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    unknown = [name for name in present if name not in (*FILES, RECOMMENDATIONS)]
+    unknown = [name for name in present if name not in FILES]
     if unknown or folder.is_mount() or folder == Path.cwd():
         why = f"it holds {unknown[0]}" if unknown else "it cannot be replaced as a whole"
         raise UsageError(f"{folder} is in use: {why}. Name a new folder: {folder / 'vectors'}.")
@@ -278,3 +290,54 @@ def _write_parameters(path: Path, parameters: Parameters, about: Mapping[str, An
     content = save(arrays, {"ncfbench": json.dumps(about)})
     with tables.atomic_path(path) as temporary:
         temporary.write_bytes(content)
+
+
+def write_recommendations(
+    path: Path,
+    dataset: Dataset,
+    vectors: Vectors,
+    count: int,
+    candidates: str,
+    about: Mapping[str, str],
+) -> None:
+    """Write the best candidates, or all where there are fewer, of each user with a link of any
+    split, a block of users at a time.
+
+    Args:
+        candidates: a value of :data:`CANDIDATES`.
+        about: metadata of the table.
+    """
+    users = np.flatnonzero(np.bincount(dataset.users)).astype(np.int32)
+    place, left_out = ranked_items(dataset, vectors.items, of_test=candidates == "test")
+    items, items_VxD = vectors.items[place], vectors.items_VxD[place]
+    fewest = 0 if left_out is None else int(dataset.graph.user_degrees[users].min())
+    count = min(count, len(items) - fewest)
+    test_user, test_item = dataset.links("test")
+    held_out = test_user.astype(np.int64) * dataset.n_items + test_item
+    schema = recommendations(dataset.user_ids is not None, dataset.item_ids is not None)
+    more = {
+        "candidates": "all held-out test items" if left_out is None else "all items but the user's",
+        "users": "all with a link of any split",
+        "items_of_a_user": str(count),
+    }
+
+    def parts() -> Iterator[pa.Table]:
+        best = best_items(vectors.users_UxD, items_VxD, users, count, left_out)
+        for block, scores_BxM, index_BxM in best:
+            row, rank = np.nonzero(scores_BxM > -np.inf)
+            user, item = block[row], items[index_BxM[row, rank]]
+            columns = [
+                named(user, dataset.user_ids),
+                named(item, dataset.item_ids),
+                pa.array(rank.astype(np.int32) + 1),
+                pa.array(scores_BxM[row, rank]),
+                pa.array(np.isin(user.astype(np.int64) * dataset.n_items + item, held_out)),
+            ]
+            yield pa.table(columns, schema=schema)
+
+    tables.write_table(path, parts(), schema.with_metadata({**schema.metadata, **about, **more}))
+
+
+def named(numbers: Int32, ids: pa.StringArray | None) -> pa.Array:
+    """Return the source's ids of users or items; their numbers where it has none."""
+    return pa.array(numbers) if ids is None else ids.take(pa.array(numbers))

@@ -114,11 +114,14 @@ class Probe:
         self.links = ProbeLinks.choose(graph, config)
         self.embedder = embedder
         self._block_sum = compiled_sum(make_loss(config), config.lambda_, config.user_l2)
-        rows, terms = self.links.weight.shape
-        self._blocks = [
-            self._block(start, take)
-            for start, take in enumerate(row_blocks(rows, max(1, BLOCK_TERMS // terms)))
-        ]
+        links, (rows, terms) = self.links, self.links.weight.shape
+        size = max(1, BLOCK_TERMS // terms)
+        self._blocks: list[Any] = []
+        for number, take in enumerate(row_blocks(rows, size)):
+            real = np.arange(number * size, (number + 1) * size) == take
+            negative = None if links.negative is None else links.negative[take]
+            arrays = (take, links.user[take], links.item[take], negative, links.weight[take], real)
+            self._blocks.append(jax.device_put(arrays))
 
     def __call__(self, parameters: Parameters) -> float:
         """Return L, with the users' penalty; sums over blocks are added in float64."""
@@ -129,10 +132,3 @@ class Probe:
         sums = [self._block_sum(users, own, items, block) for block in self._blocks]
         total = np.sum([np.asarray(value, np.float64) for value in sums])
         return float(total / len(links.user))
-
-    def _block(self, number: int, take: NDArray[np.intp]) -> Any:
-        links = self.links
-        real = np.arange(number * len(take), (number + 1) * len(take)) == take
-        negative = None if links.negative is None else links.negative[take]
-        arrays = (take, links.user[take], links.item[take], negative, links.weight[take], real)
-        return jax.device_put(arrays)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ncfbench.blending.blend import LeftOut, scale
@@ -27,6 +29,7 @@ from ncfbench.runs.ranks import by_user
 from ncfbench.runs.schedule import Schedule
 from ncfbench.runs.signals import deferred_signals
 from ncfbench.timing.ledger import Ledger
+from ncfbench.training.evaluation import BLOCK_SCORES, scores_of
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.state import Parameters
 from ncfbench.training.train import Run, train
@@ -172,6 +175,37 @@ def ranked_items(dataset: Dataset, items: Ids, *, of_test: bool) -> tuple[Ids, L
         return np.searchsorted(items, dataset.candidates("test")), None
     known_of = by_user(dataset.graph.user_offsets, dataset.graph.link_item)
     return np.arange(len(items)), lambda user: np.searchsorted(items, known_of(user))
+
+
+def best_items(
+    users_UxD: Float32,
+    items_VxD: Float32,
+    users: Int32,
+    count: int,
+    left_out: LeftOut | None = None,
+) -> Iterator[tuple[Int32, Float32, Int32]]:
+    """Yield the items of the highest scores of some users at a time.
+
+    Equal scores are ordered by index, the smaller first; those of items that are left out are -inf.
+
+    Args:
+        count: M, the best items of each user.
+        left_out: returns the indices that are no candidates of a user.
+
+    Yields:
+        Users int32[n], scores float32[n, M] and the indices of the items int32[n, M], the best
+        first.
+    """
+    size = int(np.clip(BLOCK_SCORES // len(items_VxD), 1, len(users)))
+    scores = scores_of(jnp.asarray(users_UxD), jnp.asarray(items_VxD), size)
+    for start in range(0, len(users), size):
+        block = users[start : start + size]
+        scores_BxV = scores(block) + np.float32(0)  # 0 and -0, which are equal, differ for top_k
+        if left_out is not None:
+            for row, user in enumerate(block):
+                scores_BxV[row, left_out(user)] = -np.inf
+        best, index = jax.lax.top_k(scores_BxV, count)
+        yield block, np.asarray(best), np.asarray(index)
 
 
 def _deviations(scores_at: Fitted, items: Ids, dataset: Dataset) -> Float32:

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 from invoked import check, invoke
 from tables_of import as_csv, prepare
-from trained import BEST, recommend
+from trained import LISTS, recommend
 from trial import Trial
 
 from ncfbench.advice.answer import chance
@@ -103,7 +103,7 @@ def test_recommended_items_are_not_those_of_training(linked_dir, linked, tmp_pat
     config = complete({"dataset": "tiny", "encoder": "mf", **SIZES})
     record = training.run(config, Locations(linked_dir, tmp_path))
     recommend(record.folder, count=999, data_dir=linked_dir)
-    table = tables.read_table(record.folder / BEST, schemas.recommendations(False, False))
+    table = tables.read_table(record.folder / LISTS, schemas.recommendations(False, False))
     users, items = (table[name].to_numpy() for name in ("user", "item"))
     shown = np.zeros((linked.n_users, linked.n_items), np.int64)
     np.add.at(shown, (users, items), 1)
