@@ -91,10 +91,10 @@ def progress_bar(*, quiet: bool, logs_metrics: bool = False) -> Progress:
         logs_metrics: print a line of JSON for each row of the curve on standard output too.
     """
     from ncfbench.reporting.render.terminal import make_console
-    from ncfbench.runs.progress import ConsoleProgress, LoggingProgress, Progress
+    from ncfbench.runs.progress import Progress
 
     if quiet and not logs_metrics:
         return Progress()
     console = make_console(stderr=True)
     console.quiet = quiet
-    return (LoggingProgress if logs_metrics else ConsoleProgress)(console)
+    return Progress(console, logs=logs_metrics)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ncfbench.runs.progress import ConsoleProgress, Progress, make_bars
+from ncfbench.runs.progress import Progress
 from ncfbench.sweeps.grid import Cell, label_cells
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class SweepProgress:
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console, self.bars = console, None if console is None else make_bars(console)
+        self.console, self.bars = console, Progress(console).bars
         self._names: dict[Cell, str] = {}
         self._running: set[Cell] = set()
 
@@ -36,9 +36,7 @@ class SweepProgress:
     def follow(self, cell: Cell) -> Progress:
         """Return what shows a cell's run."""
         self._running.add(cell)
-        if self.console is None:
-            return Progress()
-        return ConsoleProgress(self.console, self.bars, self._names[cell])
+        return Progress(self.console, self.bars, self._names[cell])
 
     def finish(self, cell: Cell) -> None:
         """Show how a cell ended."""

@@ -25,7 +25,7 @@ from ncfbench.cli import app
 from ncfbench.config import complete, digest, merge
 from ncfbench.data import store
 from ncfbench.data.sources import SOURCES
-from ncfbench.runs.progress import ArmProgress, ConsoleProgress
+from ncfbench.runs.progress import ArmProgress, Progress
 from ncfbench.sweeps.presets import preset_titles
 
 SMALL = [
@@ -259,7 +259,7 @@ def _terminal(out, width):
 def test_the_live_display(width):
     """On a terminal: a line for each epoch, above a bar whose time left is never cut."""
     out = io.StringIO()
-    live = ConsoleProgress(_terminal(out, width))
+    live = Progress(_terminal(out, width))
     assert live.bars is not None
     row = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"))
     live.begin("tiny cnn sg strat-ns", 120_000, 0)
@@ -289,7 +289,7 @@ def test_iterations_hardly_draw(monkeypatch):
     hundredths = itertools.count()
     clock = SimpleNamespace(perf_counter=lambda: next(hundredths) / 100)
     monkeypatch.setattr("ncfbench.runs.progress.time", clock)
-    live = ConsoleProgress(_terminal(io.StringIO(), 80))
+    live = Progress(_terminal(io.StringIO(), 80))
     assert live.bars is not None
     live.begin("tiny cnn sg strat-ns", 1000, 0)
     drawn: list[object] = []
@@ -308,7 +308,7 @@ def test_a_race_shows_one_bar(monkeypatch):
     row = {"probe_loss": 5.25, "validation_recall_at_50": 0.25, "test_recall_at_50": None}
     measure, shown = "validation recall@50 0.2500", []
     for screen in (_terminal(out := io.StringIO(), 110), Console(file=out, width=400)):
-        race = ConsoleProgress(screen)
+        race = Progress(screen)
         race.start(600, 0, "second")
         arm = ArmProgress(race, "iid b=64", spent=lambda: 130.4)
         arm.begin("tiny mf sg iid", 900, 0)
@@ -328,7 +328,7 @@ def test_a_race_shows_one_bar(monkeypatch):
 
 def test_plain_progress_breaks_a_long_silence(monkeypatch):
     out = io.StringIO()
-    plain = ConsoleProgress(Console(file=out))
+    plain = Progress(Console(file=out))
     plain.begin("tiny", 100, 0)
     plain.advance(10, 9.0)
     monkeypatch.setattr("ncfbench.runs.progress.SILENCE_SECONDS", 0.0)

@@ -7,7 +7,7 @@ from unittest.mock import patch
 from ncfbench.reporting.results import collect
 from ncfbench.runs import folder as runs
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[1]
 FOLDERS = sorted(path.parent for path in REPOSITORY.glob("results/*/speedup.parquet"))
 read = cache(runs.read_all)
 """Reads the runs of a folder, once."""
