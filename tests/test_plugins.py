@@ -220,8 +220,8 @@ def test_settings_of_a_sampler_distinguish_arms(module, tmp_path):
     files = ["--runs-dir", str(tmp_path)]
     assert "5.00" in invoke("report", *files)
     assert "0 do not match" in invoke("report", *files, "--verify")
-    (thrice,) = (variant for variant in own if variant.note("mf"))
-    words = run_command(comparison[0].config, thrice, 0, {}).split()
+    (thrice,) = (run.config for run in comparison if run.variant.note("mf"))
+    words = run_command(thrice, {}).split()
     assert words[words.index("emphasis=3.0") - 1] == "--set"
 
 

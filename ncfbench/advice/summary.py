@@ -20,7 +20,6 @@ from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views import answers, sentences
 from ncfbench.reporting.views.deploy import deployment
-from ncfbench.runs.arms import Variant
 from ncfbench.runs.labels import run_command
 
 LEAST_TRAINING = 1 / 3
@@ -85,7 +84,7 @@ def next_steps(
     if answer.best is not None:
         config = answer.best.config
         there = {**locations, "--runs-dir": str(folder)}
-        command = run_command(config, Variant.of(config), config.seed, there)
+        command = run_command(config, there)
         steps.append(("To train on from where the race left it", command))
     return steps
 

@@ -25,7 +25,7 @@ from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import ARM_SETTINGS, Variant
 from ncfbench.runs.convergence import above_chance_at
 from ncfbench.runs.curves import curves_of
-from ncfbench.runs.labels import NO_CHOICES, choices_label, choices_of, other_revisions
+from ncfbench.runs.labels import NO_CHOICES, choices_label, other_revisions
 
 FALLING = 0.03
 """A measure that improved by a larger share in the last doubling of the clock still improves."""
@@ -260,7 +260,7 @@ def _unranked(arm: Mapping[int, Run], split: Split, chance: float | None) -> Arm
     runs = [run for run in arm.values() if run.is_timed] or [*arm.values()]
     first = runs[0]
     return Arm(
-        name=" ".join([choices_label(choices_of(first.config)), *other_revisions(first)]),
+        name=" ".join([choices_label(first.config), *other_revisions(first)]),
         config=first.config,
         runs={run.config.seed: run for run in runs},
         status="diverged" if any(run.has_diverged for run in arm.values()) else "tied",

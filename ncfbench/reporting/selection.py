@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from ncfbench.config import RunConfig, all_settings, identity_of
 from ncfbench.errors import UsageError, nearest
 from ncfbench.reporting.frames import compared_by, grouped
-from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.labels import SHORT, run_command
 
@@ -129,7 +128,7 @@ def left_out(
         status, config = record.summary["status"], record.config
         reason = "a newer run has its settings, data and seed."
         if status not in ("finished", "diverged"):
-            command = run_command(config, Variant.of(config), config.seed, locations)
+            command = run_command(config, locations)
             if any(record.environment.get("interleaved") or ()):
                 command = "the command of its sweep or race"
             at = f"{record.summary['iterations']:,}"

@@ -31,17 +31,14 @@ class Variant:
     def of(cls, config: RunConfig) -> Variant:
         """Return the variant that a run belongs to."""
         effective = identity_of(config)
+        drawn = effective["uniform_items"]
         return cls(
             config.sampler,
             effective["stratum_size"],
             effective["negatives"],
-            "user" if effective["strata"] == "user" else None,
-            (
-                config.uniform_items
-                if effective["uniform_items"] not in (None, config.batch_size)
-                else None
-            ),
-            tuple(config.sampler_settings.items()),
+            strata="user" if effective["strata"] == "user" else None,
+            uniform_items=None if drawn == config.batch_size else drawn,
+            own=tuple(config.sampler_settings.items()),
         )
 
     def label(self, encoder: str) -> str:
@@ -57,10 +54,8 @@ class Variant:
             parts.append(f"k={self.negatives}")
         if self.uniform_items is not None:
             parts.append(f"k'={self.uniform_items}")
-        known = {each.name: each for each in find_sampler(self.sampler).settings}
-        for name, value in self.own:
-            if name not in known or value != known[name].default:
-                parts.append(f"{name}={value}")
+        usual = {setting.name: setting.default for setting in find_sampler(self.sampler).settings}
+        parts += [f"{name}={value}" for name, value in self.own if value != usual.get(name)]
         return " ".join(parts)
 
 
@@ -74,9 +69,8 @@ def sampler_label(sampler: str, note: str = "") -> str:
 
 
 def shared_settings(config: RunConfig) -> dict[str, Any]:
-    """Return the settings that all runs of a comparison share.
-
-    These are all settings but :data:`ARM_SETTINGS` and those that the sampler declares as its own.
+    """Return the settings that all runs of a comparison share: all but :data:`ARM_SETTINGS` and
+    those that the sampler declares as its own.
     """
-    own = {*ARM_SETTINGS, *config.sampler_settings}
-    return {name: value for name, value in config.to_dict().items() if name not in own}
+    of_arms = {*ARM_SETTINGS, *config.sampler_settings}
+    return {name: value for name, value in config.to_dict().items() if name not in of_arms}

@@ -12,7 +12,6 @@ from invoked import invoke
 from ncfbench.advice.question import Question
 from ncfbench.advice.summary import advise_command
 from ncfbench.config import RunConfig, complete, digest
-from ncfbench.runs.arms import Variant
 from ncfbench.runs.labels import run_command
 
 SETTINGS: list[dict[str, Any]] = [
@@ -82,7 +81,7 @@ def test_commands_of_a_report_run(tmp_path, asked, settings):
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_the_command_of_a_run_is_that_run(asked, settings):
     config = complete({"sampler": "strat-ns"} | settings)
-    asked(run_command(config, Variant.of(config), config.seed, {"--runs-dir": "a b"}))
+    asked(run_command(config, {"--runs-dir": "a b"}))
     assert [digest(each) for each in asked.runs] == [digest(config)]
 
 

@@ -18,7 +18,6 @@ from ncfbench.reporting.table import Col
 from ncfbench.reporting.views import answers
 from ncfbench.reporting.views.results import recall_tables, speedup_tables
 from ncfbench.runs import evaluations
-from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import read_all
 from ncfbench.runs.labels import run_command, unusual_label
 from ncfbench.runs.quality import Evaluation
@@ -142,7 +141,7 @@ def test_another_computation_is_another_comparison():
 def test_labels_and_commands_leave_out_what_a_run_does_not_read():
     found = record("ns", [9, 3], 10, encoder="mf", word_dropout=0.2, dimension=100)
     assert unusual_label(found) == "dimension=100"
-    assert "word_dropout" not in run_command(found.config, Variant.of(found.config), 0, {})
+    assert "word_dropout" not in run_command(found.config, {})
 
 
 def test_the_newest_finished_run_counts():

@@ -190,10 +190,7 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
         deploy = deployment(answer, reasons, locations)
         said = {"deploy": deploy, "headline": headline(answer, has_block=bool(deploy))}
         doubts = {"caveats": [caveat._asdict() for caveat in reasons]}
-        arms = [
-            {"flags": flags(arm.config, of_model=True), **values_of(answer, arm)}
-            for arm in answer.arms
-        ]
+        arms = [{"flags": flags(arm.config), **values_of(answer, arm)} for arm in answer.arms]
         rows.append({**_of_data(answer), **said, **doubts, **facts(answer), "arms": arms})
     return rows
 
@@ -222,7 +219,7 @@ def facts(answer: Answer) -> dict[str, Any]:
         "judged_by": answer.judged_by,
         "level": answer.target,
         "recommended": best and best.name,
-        "flags": best and flags(best.config, of_model=True),
+        "flags": best and flags(best.config),
         "tied": [arm.name for arm in answer.ties],
         "feature_seconds": answer.feature_seconds,
         "floors": floor_rows(answer),

@@ -5,6 +5,7 @@ marks on ratios of times, of runs that were not interleaved or on a busy machine
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Cell, Col, Table, sentence
 from ncfbench.runs.arms import sampler_label
-from ncfbench.runs.labels import data_headings, label, unusual_label
+from ncfbench.runs.labels import label, unusual_label
 from ncfbench.statistics.speedups import BUSY_SPREAD
 
 Row = Mapping[str, Any]
@@ -83,13 +84,17 @@ def by_table(
     comparisons: Sequence[Comparison], *, of_all_losses: bool = False
 ) -> dict[tuple[str, ...], list[Comparison]]:
     """Return the comparisons that share a table, by data set, loss unless a table has all, and
-    unusual settings with the profile that gives times.
+    unusual settings with the profile that gives times. The name of a data set has digits of its
+    fingerprint where it stands for several.
     """
-    names = data_headings(each.data for each in comparisons)
+    data = dict.fromkeys(each.data for each in comparisons)
+    counts = Counter(name for name, _ in data)
 
     def key(each: Comparison) -> tuple[str, ...]:
         settings = ", ".join(filter(None, (unusual_label(each.runs[0]), each.timed_by)))
-        return (names[each.data], *([] if of_all_losses else [each.config.loss]), settings)
+        name, fingerprint = each.data
+        heading = name if counts[name] == 1 else f"{name} {fingerprint[:6]}"
+        return (heading, *([] if of_all_losses else [each.config.loss]), settings)
 
     return grouped(comparisons, key)
 

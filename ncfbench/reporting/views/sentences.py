@@ -42,7 +42,7 @@ def headline(answer: Answer, no_choice: str = NO_CHOICE, *, has_block: bool = Tr
     """
     said, best = [no_choice], answer.best
     if best is not None:
-        said = [f"To train, use {flags(best.config, of_model=True)}.", _reach(answer, best)]
+        said = [f"To train, use {flags(best.config)}.", _reach(answer, best)]
     if best is not None and best.reported is not None:
         own = best.reported
         kinds = f" ({own.kinds})" if own.kinds else ""
