@@ -22,14 +22,11 @@ Evaluations: TypeAlias = Mapping[tuple[int, str], Evaluation]
 
 def write(folder: Path, evaluations: Evaluations) -> None:
     """Write the evaluations of a run into its folder."""
-    arrays = (
-        [iteration for iteration, _ in evaluations],
-        [split for _, split in evaluations],
-        [evaluation.user_recalls for evaluation in evaluations.values()],
-        [evaluation.item_shares for evaluation in evaluations.values()],
-    )
-    columns = [pa.array(array, kind) for array, kind in zip(arrays, EVALUATION.types, strict=True)]
-    tables.write_table(folder / FILE, [pa.table(columns, schema=EVALUATION)], EVALUATION)
+    rows = [
+        {"iteration": iteration, "split": split, **vars(evaluation)}
+        for (iteration, split), evaluation in evaluations.items()
+    ]
+    tables.write_rows(folder / FILE, rows, EVALUATION)
 
 
 def copy(folder: Path, target: Path, iterations: Collection[int | None]) -> None:
@@ -59,9 +56,8 @@ def read(folder: Path) -> dict[tuple[int, str], Evaluation]:
     if not (folder / FILE).exists():
         return {}
     table = tables.read_table(folder / FILE, EVALUATION)
-    keys = zip(table["iteration"].to_pylist(), table["split"].to_pylist(), strict=True)
-    lists = zip(table["user_recalls"], table["item_shares"], strict=True)
+    columns = (table[name] for name in EVALUATION.names)
     return {
-        key: Evaluation({}, *(np.asarray(values.values) for values in both))
-        for key, both in zip(keys, lists, strict=True)
+        (iteration.as_py(), split.as_py()): Evaluation({}, *(np.asarray(of.values) for of in lists))
+        for iteration, split, *lists in zip(*columns, strict=True)
     }

@@ -34,7 +34,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +58,7 @@ CLEAR_ERRORS = 2.0
 count as higher. Nearer ones are level; without an error nothing is known.
 """
 NEGLIGIBLE = 40.0
-"""The expected reciprocal rank is summed until the probability of a later rank is below e^-40."""
+"""Ranks of a tie's best item are counted until the probability of later ones is below e^-40."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +77,6 @@ class Evaluation:
     figures: Mapping[str, float | None]
     user_recalls: NDArray[np.floating]
     item_shares: NDArray[np.floating]
-
-
-class _Ties(NamedTuple):
-    """The tied items of one user each: how many items are above them, how many they are, and how
-    many of them are relevant.
-    """
-
-    above: NDArray[np.int64]
-    size: NDArray[np.int64]
-    relevant: NDArray[np.int64]
 
 
 class Ranking:
@@ -120,19 +109,22 @@ class Ranking:
         is_new: NDArray[np.bool_] | None = None,
     ) -> None:
         is_cold = np.zeros(len(users), bool) if has_links is None else ~has_links[users]
-        self._cold = np.flatnonzero(is_cold)
-        self.cold_users = len(np.unique(users[self._cold]))
-        self._links = np.flatnonzero(is_cold.all() | ~is_cold)
+        counts = is_cold.all() | ~is_cold
+        self.cold_users = len(np.unique(users[is_cold]))
+        self._links, self._users = np.flatnonzero(counts), users
         ranked, self._first, self._counts = np.unique(
-            users[self._links], return_index=True, return_counts=True
+            users[counts], return_index=True, return_counts=True
         )
-        self._cold_of = users[self._cold]
-        self._items, self._n_items = items[self._links], n_items
+        self._items, self._n_items = items[counts], n_items
         self._weights = np.repeat(1 / (len(self._counts) * self._counts), self._counts)
         self._item_weights = np.bincount(self._items, self._weights, n_items)
-        of_new = np.zeros(len(self._items), bool) if is_new is None else is_new[self._items]
-        self._is_of_kind = {"new_items": of_new, "known_items": ~of_new}
-        self._has_kinds = is_new is not None and not of_new.all()
+        of_new = np.ones(len(users), bool) if is_new is None else is_new[items]
+        has_kinds = not of_new[counts].all()
+        self._parts = {
+            "cold_users": is_cold,
+            "new_items": counts & of_new & has_kinds,
+            "known_items": counts & ~of_new,
+        }
         left = np.full(len(ranked), n_items)
         n_ranked = left if n_excluded is None else left - n_excluded[ranked]
         # Chance is what equal scores of all items reach.
@@ -142,62 +134,58 @@ class Ranking:
 
     def __call__(self, ranks: Ranks) -> Evaluation:
         """Return the quality of the links' ranks, in their order."""
-        cold = within(Ranks(*(counts[self._cold] for counts in ranks)), COMPARED)
-        ranks = Ranks(*(counts[self._links] for counts in ranks))
-        by_measure = self._values(ranks)
-        figures: dict[str, float | None] = {}
-        for name, values in by_measure.items():
-            figures |= {name: float(np.mean(values)), f"{name}_error": standard_error(values)}
-        found = within(ranks, COMPARED)
-        hits = self._weights * found
-        shares = np.bincount(self._items, hits, self._n_items).astype(np.float64)
+        hits = within(ranks, COMPARED)
+        by_measure = self._values(Ranks(*(counts[self._links] for counts in ranks)))
         recall = f"recall_at_{COMPARED}"
-        figures[f"{recall}_item_error"] = self._item_error(shares, float(np.sum(shares)))
-        figures["cold_users"] = float(self.cold_users)
-        parts = {"cold_users": _mean_by(self._cold_of, cold)}
-        for kind, is_of_kind in self._is_of_kind.items():
-            users = np.repeat(np.arange(len(self._counts)), self._counts)[is_of_kind]
-            values = _mean_by(users, found[is_of_kind])
-            parts[kind] = values if self._has_kinds else np.empty(0)
-        for part, values in parts.items():
-            figures[f"{recall}_{part}"] = float(np.mean(values)) if len(values) else None
-            figures[f"{recall}_{part}_error"] = standard_error(values)
+        shares = np.bincount(self._items, self._weights * hits[self._links], self._n_items)
+        is_linked = self._item_weights > 0
+        n_linked, apart = int(np.sum(is_linked)), shares - self._item_weights * np.sum(shares)
+        # That of a mean over links, with items as the independent units.
+        error = np.sqrt(n_linked / max(n_linked - 1, 1) * np.sum(np.square(apart)))
+        figures: dict[str, float | None] = {
+            f"{recall}_item_error": float(error) if n_linked > 1 else None,
+            "cold_users": float(self.cold_users),
+        }
+        by_part = {
+            f"{recall}_{part}": _mean_by(self._users[links], hits[links])
+            for part, links in self._parts.items()
+        }
+        for name, values in (by_measure | by_part).items():
+            figures[name] = float(np.mean(values)) if len(values) else None
+            figures[f"{name}_error"] = standard_error(values)
         return Evaluation(
             figures | self.chances,
             by_measure[recall].astype(np.float32),
-            shares[self._item_weights > 0].astype(np.float32),
+            shares[is_linked].astype(np.float32),
         )
 
     def _values(self, ranks: Ranks) -> dict[str, NDArray[np.float64]]:
         """Return each measure of each user, the mean over all orders of equal scores."""
-        found = {}
-        sums = np.concatenate([[0.0], np.cumsum(_discounts(max(CUTOFFS)))])
-        best = self._best_ties(ranks)
-        for m in CUTOFFS:
+        sums = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, max(CUTOFFS) + 2)))])
+        *hit_rates, mrr = self._best(ranks)
+        measures = {"mrr": mrr}
+        for m, hit_rate in zip(CUTOFFS, hit_rates, strict=True):
+            measures[f"hit_rate_at_{m}"] = hit_rate
             hits = np.add.reduceat(within(ranks, m), self._first)
-            found[f"recall_at_{m}"] = hits / self._counts
-            found[f"hit_rate_at_{m}"] = 1 - _miss_rates(best, m)
+            measures[f"recall_at_{m}"] = hits / self._counts
             dcg = np.add.reduceat(_gains(ranks, m, sums), self._first)
-            found[f"ndcg_at_{m}"] = dcg / sums[np.minimum(self._counts, m)]
-        found["mrr"] = _reciprocal_ranks(best)
-        return found
+            measures[f"ndcg_at_{m}"] = dcg / sums[np.minimum(self._counts, m)]
+        return measures
 
-    def _best_ties(self, ranks: Ranks) -> _Ties:
-        """Return the items that are tied with each user's best link."""
+    def _best(self, ranks: Ranks) -> NDArray[np.float64]:
+        """Return the hit rates and the reciprocal rank of each user's best link, a row each."""
         above = np.minimum.reduceat(ranks.above, self._first)
         is_best = ranks.above == np.repeat(above, self._counts)
         size = np.maximum.reduceat(np.where(is_best, ranks.equal, 0), self._first) + 1
         # Links whose score is NaN are all last, and tied with none.
         relevant = np.minimum(np.add.reduceat(is_best, self._first, dtype=np.int64), size)
-        return _Ties(above, size, relevant)
-
-    def _item_error(self, shares: NDArray[np.float64], recall: float) -> float | None:
-        """Return the standard error of a mean over links, with items as the independent units."""
-        linked = np.count_nonzero(self._item_weights)
-        if linked < 2:
-            return None
-        apart = shares - self._item_weights * recall
-        return float(np.sqrt(linked / (linked - 1) * np.sum(np.square(apart))))
+        values = np.array([*(above < m for m in CUTOFFS), 1 / (1.0 + above)])
+        tied = np.flatnonzero(size > 1)
+        ties = np.stack([relevant, size, above])[:, tied]
+        ties, which = np.unique(ties, axis=1, return_inverse=True)
+        of_ties = [best_of_tie(*map(int, tie)) for tie in ties.T]
+        values[:, tied] = np.reshape(of_ties, (-1, len(values)))[which.ravel()].T
+        return values
 
 
 def within(ranks: Ranks, m: int) -> NDArray[np.float64]:
@@ -226,26 +214,19 @@ def _gains(ranks: Ranks, m: int, sums: NDArray[np.float64]) -> NDArray[np.float6
     return gains
 
 
-def _miss_rates(ties: _Ties, m: int) -> NDArray[np.float64]:
-    """Return the probability that none of a tie's relevant items is among the first m items: that
-    the draws from the tie, for the places that are left, miss them all.
+def best_of_tie(relevant: int, items: int, above: int = 0) -> list[float]:
+    """Return the expected hit rates at :data:`ncfbench.storage.schemas.CUTOFFS` and 1 / (above + r)
+    of a tie, where r is the best rank of its relevant items in a random order of all.
+
+    The probability that none is among the first r is C(items - r, relevant) / C(items, relevant),
+    which each next rank multiplies by (items - r - relevant) / (items - r).
     """
-    draws, misses = np.clip(m - ties.above, 0, ties.size), np.ones(len(ties.size))
-    for drawn in range(int(draws.max(initial=0))):
-        others = np.maximum(ties.size - ties.relevant - drawn, 0)
-        misses *= np.where(drawn < draws, others / np.maximum(ties.size - drawn, 1), 1.0)
-    return misses
-
-
-def _reciprocal_ranks(ties: _Ties) -> NDArray[np.float64]:
-    """Return the expected reciprocal rank of the first relevant item of each tie."""
-    values = 1 / (1.0 + ties.above)
-    users = np.flatnonzero(ties.size > 1)
-    cases = np.stack([ties.relevant, ties.size, ties.above])[:, users]
-    cases, which = np.unique(cases, axis=1, return_inverse=True)
-    means = [expected_reciprocal_rank(*map(int, case)) for case in cases.T]
-    values[users] = np.asarray(means, float)[which.ravel()]
-    return values
+    last = min(items - relevant + 1, int(NEGLIGIBLE * items / relevant) + 1)
+    left = items - np.arange(last, dtype=np.float64)
+    beyond = np.concatenate([[1.0], np.cumprod((left - relevant) / left)])
+    reciprocal = np.sum(beyond[:-1] * relevant / left / (above + np.arange(1, last + 1)))
+    draws = np.clip(np.subtract(CUTOFFS, above), 0, last)
+    return [*(1 - beyond[draws]).tolist(), float(reciprocal)]
 
 
 class Exposure:
@@ -282,11 +263,11 @@ class Exposure:
 
     def figures(self) -> dict[str, float]:
         """Return the values of :data:`ncfbench.storage.schemas.EXPOSURE`."""
-        found = {}
+        figures = {}
         for m in CUTOFFS:
-            found[f"coverage_at_{m}"] = float(np.mean(1 - self._missed[m]))
-            found[f"popularity_at_{m}"] = self._links[m] / max(self._places[m], 1)
-        return found
+            figures[f"coverage_at_{m}"] = float(np.mean(1 - self._missed[m]))
+            figures[f"popularity_at_{m}"] = self._links[m] / max(self._places[m], 1)
+        return figures
 
 
 def can_rank(encoder: str, dataset: Dataset) -> bool:
@@ -322,20 +303,6 @@ def n_ranked(dataset: Dataset, split: Split) -> NDArray[np.int64]:
     return np.asarray(len(dataset.candidates(split)) - known, np.int64)
 
 
-def expected_reciprocal_rank(relevant: int, items: int, above: int = 0) -> float:
-    """Return the expected 1 / (above + r), where r is the best rank of some relevant items in a
-    random order of all.
-
-    The best rank is r with probability C(items - r, relevant - 1) / C(items, relevant), which each
-    next rank multiplies by (items - r - relevant + 1) / (items - r).
-    """
-    last = min(items - relevant + 1, int(NEGLIGIBLE * items / relevant) + 1)
-    rank = np.arange(1, last, dtype=np.float64)
-    factors = (items - rank - relevant + 1) / (items - rank)
-    probability = relevant / items * np.concatenate([[1.0], np.cumprod(factors)])
-    return float(np.sum(probability / (above + np.arange(1, last + 1))))
-
-
 def difference(one: Evaluation, other: Evaluation) -> Difference | None:
     """Return by how much recall@50 of one evaluation is above another's.
 
@@ -360,8 +327,3 @@ def comparable(evaluations: Sequence[Evaluation]) -> bool:
     """
     sizes = {(len(one.user_recalls), len(one.item_shares)) for one in evaluations}
     return len(sizes) <= 1
-
-
-def _discounts(count: int) -> NDArray[np.float64]:
-    """Return the weight of each of the first ranks in DCG."""
-    return 1 / np.log2(np.arange(2, count + 2))

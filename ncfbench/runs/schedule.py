@@ -13,8 +13,6 @@ STEP_BATCHES = 16
 """Batches that the *step* account repeats at an epoch's end."""
 COSTLY_STEP_BATCHES = 4
 """The same where an item is costly."""
-
-
 MOST_EPOCHS, BLIND_EPOCHS = 30, 5
 """Epochs of a run that stops where validation does, at most; and without validation."""
 
@@ -64,26 +62,21 @@ class Schedule:
 
     def epoch_of(self, iteration: int) -> float:
         """Return the passes over the links after ``iteration``; whole at an epoch's end."""
-        epoch = iteration * self.batch_size // self.n_links
-        return (
-            float(epoch)
-            if self.epoch_end(epoch) == iteration
-            else iteration * self.batch_size / self.n_links
-        )
+        links, is_whole = iteration * self.batch_size, self.epoch_begin(iteration) == iteration
+        return float(links // self.n_links) if is_whole else links / self.n_links
 
     def next_stop(self, iteration: int) -> int:
         """Return the first probe or epoch's end after ``iteration``."""
-        if self.probe_every:
-            each, probe = 1, iteration - iteration % self.probe_every + self.probe_every
-        else:
-            each, probe = self.probes, self.last
-        if not self.stops_at_epochs and self.probe_every:
-            return min(probe, self.last)
-        # Part q ends with the iteration that completes q parts of a pass.
-        part = each * iteration * self.batch_size // self.n_links
-        ends = (-(-q * self.n_links // (each * self.batch_size)) for q in range(part, part + 3))
-        return min([probe, *(end for end in ends if end > iteration), self.last])
+        every, stops = self.probe_every, [self.last]
+        if every:
+            stops.append(iteration - iteration % every + every)
+        if not every or self.stops_at_epochs:
+            # Part q ends with the iteration that completes q parts of a pass.
+            parts = 1 if every else self.probes
+            part = parts * iteration * self.batch_size // self.n_links + 1
+            stops.append(-(-part * self.n_links // (parts * self.batch_size)))
+        return min(stops)
 
     def ends_epoch(self, iteration: int) -> bool:
         """Return whether ``iteration`` completes a pass."""
-        return iteration > 0 and self.epoch_of(iteration) == int(self.epoch_of(iteration))
+        return 0 < iteration == self.epoch_begin(iteration)
