@@ -14,9 +14,8 @@ from ncfbench.data.content import Split
 from ncfbench.errors import DataError
 from ncfbench.floors.kept import key_of
 from ncfbench.reporting.floors import FloorResult
-from ncfbench.reporting.quality import RECALL, Quality, quality_of_rows
+from ncfbench.reporting.quality import RECALL, Quality, mean_of, quality_of_rows
 from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.reported import mean_of
 from ncfbench.storage.schemas import EVALUATED
 
 Row = Mapping[str, Any]

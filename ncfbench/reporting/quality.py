@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +16,7 @@ from ncfbench.reporting.formats import with_error
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import Evaluation, comparable
-from ncfbench.runs.reported import mean_of, reported_row, standard_error, validation_recall
+from ncfbench.runs.reported import reported_row, validation_recall
 from ncfbench.storage.schemas import MEASURES, OF_USERS, PARTS, QUALITY
 
 Row = Mapping[str, Any]
@@ -133,3 +135,30 @@ def quality_of_rows(rows: Sequence[Row], split: Split, epoch: float | None = Non
         ]
 
     return Quality.of(rows, split, kept, epoch)
+
+
+def standard_error(rows: Sequence[Row], measure: str) -> float | None:
+    """Return the standard error of a measure's mean over seeds; None where some run kept no error.
+
+    It has a part of the users, for recall@50 one of the items, and one of the seeds where there are
+    several. All seeds rank the same users and items, so only the part of the seeds falls with their
+    number.
+
+    Args:
+        rows: a row of each seed, of a curve or a summary.
+    """
+    ends = ("_error", "_item_error") if measure.endswith("recall_at_50") else ("_error",)
+    parts = [row.get(f"{measure}{end}") for row in rows for end in ends]
+    if None in parts:
+        return None
+    shared = math.fsum(part**2 for part in parts if part is not None)
+    values = [row[measure] for row in rows]
+    of_seeds = statistics.variance(values) if len(values) > 1 else 0.0
+    return math.sqrt((shared + of_seeds) / len(rows))
+
+
+def mean_of(rows: Sequence[Row], column: str) -> float | None:
+    """Return the mean of a column; None where some row lacks it."""
+    values = [row.get(column) for row in rows]
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if len(known) == len(values) else None

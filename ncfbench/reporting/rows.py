@@ -10,12 +10,12 @@ from ncfbench.catalog import SAMPLERS
 from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Arms, Run, by_variant, over_seeds, paired
+from ncfbench.reporting.quality import standard_error
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
 from ncfbench.runs.arms import Variant
-from ncfbench.runs.convergence import why_no_ratio, why_untrained
+from ncfbench.runs.convergence import why_no_ratio
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.runs.labels import unusual_label
-from ncfbench.runs.reported import standard_error
 from ncfbench.statistics import intervals, speedups
 from ncfbench.storage import schemas
 
@@ -127,14 +127,11 @@ def _paired_values(pairs: Sequence[tuple[Run, Run]], *, is_baseline: bool) -> Ro
     runs, bases = zip(*pairs, strict=True)
     row: Row = {"runs": [run.name for run in runs], "seeds": len(runs), **_means(runs)}
     row["baseline_runs"] = [base.name for base in bases]
-    untrained = why_untrained(bases)
     obstacle: Row = {}
     if any(run.has_diverged for run in runs):
         obstacle = {"status": "diverged"}
-    elif is_baseline and untrained:
-        obstacle = {"status": "not trained", "reason": untrained}
     elif reason := why_no_ratio(bases):
-        obstacle = {"status": "no baseline", "reason": reason}
+        obstacle = {"status": "not trained" if is_baseline else "no baseline", "reason": reason}
     if not all(base.is_timed for base in bases):
         return row | obstacle
     keys = [run.environment["key"] for run in runs]

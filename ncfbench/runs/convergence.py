@@ -11,6 +11,7 @@ from ncfbench.data.content import Split
 from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.runs.quality import CLEAR_ERRORS
 
+Row = Mapping[str, Any]
 FIRST_PROBES = 2
 """A smallest loss at one of the first probes is a dip at the start: the time to it is made up by
 interpolation from the untrained model, and the later training only went away from it.
@@ -25,8 +26,6 @@ LSTM with SG after 8 epochs, recall still rising: 0.099 to 0.23 (results/citeuli
 """
 LEAST_PROBES = 4
 """Probes after the start, one epoch of them by default, that the last two checks need."""
-
-
 LEARNED = 0.25
 """A run has learned something when its recall is above chance by
 :data:`ncfbench.runs.quality.CLEAR_ERRORS`, and by this share of chance, or of what is missing
@@ -42,7 +41,7 @@ class Fault(NamedTuple):
     remedy: str
 
 
-def find_fault(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
+def find_fault(curve: Sequence[Row]) -> Fault | None:
     """Return why a run's curve cannot be a baseline; None where it can, as far as it shows.
 
     Args:
@@ -56,45 +55,32 @@ def find_fault(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
     return _dip(curve) or _falling(curve)
 
 
-def why_untrained(runs: Sequence[RunRecord], who: str = "") -> str | None:
-    """Return why the runs of a baseline give no ratio, and what to do; None where they do.
-
-    One faulty seed is enough, since ratios are means over all.
-
-    Args:
-        who: name of the baseline; by default its sampler's.
+def why_no_ratio(runs: Sequence[RunRecord]) -> str | None:
+    """Return why the runs of a baseline give no ratio, and what to do: some diverged, have no times
+    or a fault; None where they do. One faulty seed is enough, since ratios are means over all.
     """
-    for run in runs:
-        if fault := find_fault(run.curve):
-            seed = f" (seed {run.config.seed})" if len(runs) > 1 else ""
-            name = who or find_sampler(run.config.sampler).title
-            return f"{name}{seed} has not trained: {fault.finding}. {fault.remedy}"
-    return None
-
-
-def why_no_ratio(runs: Sequence[RunRecord], who: str = "") -> str | None:
-    """Return why the runs of a baseline give no ratio: some diverged or have no times, or
-    :func:`why_untrained`; None where they do.
-    """
-    name = who or find_sampler(runs[0].config.sampler).title
+    title = find_sampler(runs[0].config.sampler).title
     for word, lost in (
         ("diverged", [run for run in runs if run.summary["status"] == "diverged"]),
         ("has no times", [run for run in runs if run.summary["full_iteration_seconds"] is None]),
     ):
         if lost:
             seeds = f" with {len(lost)} of {len(runs)} seeds" if len(runs) > 1 else ""
-            return f"{name} {word}{seeds}."
-    return why_untrained(runs, who)
+            return f"{title} {word}{seeds}."
+    for run in runs:
+        if fault := find_fault(run.curve):
+            seed = f" (seed {run.config.seed})" if len(runs) > 1 else ""
+            return f"{title}{seed} has not trained: {fault.finding}. {fault.remedy}"
+    return None
 
 
-def _at_chance(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
+def _at_chance(curve: Sequence[Row]) -> Fault | None:
     evaluated = [row for row in curve if row.get("test_recall_at_50_error") is not None]
     if not evaluated:
         return None
     last = evaluated[-1]
     recall, chance = last["test_recall_at_50"], last["test_recall_at_50_chance"]
-    errors = last["test_recall_at_50_error"], last["test_recall_at_50_item_error"]
-    error = math.hypot(*(each or 0.0 for each in errors))
+    error = _error_of(last, "test_recall_at_50")
     if chance >= 1 or recall > chance + CLEAR_ERRORS * error:
         return None
     return Fault(
@@ -105,7 +91,7 @@ def _at_chance(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
     )
 
 
-def _rise(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
+def _rise(curve: Sequence[Row]) -> Fault | None:
     if not curve or curve[0]["iteration"]:
         return None
     start = curve[0]["probe_loss"]
@@ -118,7 +104,7 @@ def _rise(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
     )
 
 
-def _dip(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
+def _dip(curve: Sequence[Row]) -> Fault | None:
     lowest = min(curve, key=lambda row: row["probe_loss"])
     if lowest["iteration"] > curve[FIRST_PROBES]["iteration"]:
         return None
@@ -130,7 +116,7 @@ def _dip(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
     )
 
 
-def _falling(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
+def _falling(curve: Sequence[Row]) -> Fault | None:
     begun = 0.75 * curve[-1]["iteration"]
     before = min(row["probe_loss"] for row in curve if row["iteration"] <= begun)
     lowest = min(row["probe_loss"] for row in curve)
@@ -156,7 +142,12 @@ def above_chance_at(record: RunRecord, split: Split, chance: float) -> float | N
     least = LEARNED * min(chance, 1 - chance)
     for row in record.curve:
         if row[column] is not None:
-            errors = [row[f"{column}{of}_error"] or 0.0 for of in ("", "_item")]
-            if row[column] - chance > max(least, CLEAR_ERRORS * math.hypot(*errors)):
+            above = max(least, CLEAR_ERRORS * _error_of(row, column))
+            if row[column] - chance > above:
                 return clock_at(record, row["iteration"])
     return None
+
+
+def _error_of(row: Row, column: str) -> float:
+    """Return the standard error of a recall over users and items, as far as it is known."""
+    return math.hypot(*(row[f"{column}{of}_error"] or 0.0 for of in ("", "_item")))

@@ -5,8 +5,6 @@ The epoch is chosen from the curve wherever a run is read.
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,30 +29,26 @@ def choose_epoch(curve: Sequence[Row], patience: int) -> tuple[Row | None, str]:
     without a larger one, of equal ones the earlier. Without validation it is the last evaluated
     row; so too where the validation recall is 1 by construction, which chooses nothing.
     """
-    evaluated = evaluations_of(curve)
-    if not (validated := _validated(evaluated)):
-        return evaluated[-1] if evaluated else None, NO_VALIDATION
-    return _search(validated, patience)[0], BY_VALIDATION
+    best, _ = _search(curve, patience)
+    if best is not None:
+        return best, BY_VALIDATION
+    return next(reversed(evaluations_of(curve)), None), NO_VALIDATION
 
 
 def is_chosen(curve: Sequence[Row], patience: int) -> bool:
     """Return whether validation has chosen the epoch, whatever epochs follow."""
-    validated = _validated(curve)
-    return bool(validated) and _search(validated, patience)[1] >= patience
+    return _search(curve, patience)[1] >= patience
 
 
-def _validated(curve: Sequence[Row]) -> list[Row]:
-    return [row for row in curve if validation_recall(row) is not None]
-
-
-def _search(validated: Sequence[Row], patience: int) -> tuple[Row, int]:
-    """Return the row of the largest recall, and the evaluations that have passed since."""
-    best, waited = validated[0], 0
-    for row in validated[1:]:
-        is_larger = row[MEASURE] > best[MEASURE]
-        best, waited = (row, 0) if is_larger else (best, waited + 1)
-        if waited >= patience:
-            break
+def _search(curve: Sequence[Row], patience: int) -> tuple[Row | None, int]:
+    """Return the row of the largest validation recall, and the evaluations that have passed since;
+    None where no recall chooses.
+    """
+    best, waited = None, 0
+    for row in curve:
+        if validation_recall(row) is not None and waited < patience:
+            is_larger = best is None or row[MEASURE] > best[MEASURE]
+            best, waited = (row, 0) if is_larger else (best, waited + 1)
     return best, waited
 
 
@@ -91,17 +85,14 @@ def evaluations_of(curve: Sequence[Row]) -> list[Row]:
 
 def describe_fall(curve: Sequence[Row], patience: int) -> str | None:
     """Return a warning where validation recall has fallen since the reported epoch, else None."""
-    reported, rule = choose_epoch(curve, patience)
-    last = evaluations_of(curve)[-1:]
-    if reported is None or rule != BY_VALIDATION or last[0][MEASURE] is None:
-        return None
-    best, end = reported[MEASURE], last[0][MEASURE]
-    if end >= best:
+    best, _ = _search(curve, patience)
+    last = evaluations_of(curve)[-1] if best else {}
+    if best is None or last[MEASURE] is None or last[MEASURE] >= best[MEASURE]:
         return None
     return (
-        f"Validation recall@50 fell from {best:.4f} at epoch {reported['epoch']:g} to {end:.4f} at"
-        f" epoch {last[0]['epoch']:g}: fewer epochs would do. Epoch {reported['epoch']:g} is"
-        " reported, exported and recommended from."
+        f"Validation recall@50 fell from {best[MEASURE]:.4f} at epoch {best['epoch']:g} to"
+        f" {last[MEASURE]:.4f} at epoch {last['epoch']:g}: fewer epochs would do. Epoch"
+        f" {best['epoch']:g} is reported, exported and recommended from."
     )
 
 
@@ -113,35 +104,8 @@ def reported_row(run: RunRecord) -> Row | None:
     return None if row is None or row.get(TEST) is None else row
 
 
-def standard_error(rows: Sequence[Row], measure: str) -> float | None:
-    """Return the standard error of a measure's mean over seeds; None where some run kept no error.
-
-    It has a part of the users, for recall@50 one of the items, and one of the seeds where there are
-    several. All seeds rank the same users and items, so only the part of the seeds falls with their
-    number.
-
-    Args:
-        rows: a row of each seed, of a curve or a summary.
-    """
-    ends = ("_error", "_item_error") if measure.endswith("recall_at_50") else ("_error",)
-    parts = [row.get(f"{measure}{end}") for row in rows for end in ends]
-    if None in parts:
-        return None
-    shared = math.fsum(part**2 for part in parts if part is not None)
-    values = [row[measure] for row in rows]
-    of_seeds = statistics.variance(values) if len(values) > 1 else 0.0
-    return math.sqrt((shared + of_seeds) / len(rows))
-
-
 def validation_recall(row: Row) -> float | None:
     """Return the recall@50 of validation links in a row; None where it was not evaluated, or is 1
     by construction, which chooses nothing.
     """
     return None if (row.get(f"{MEASURE}_chance") or 0.0) >= 1 else row.get(MEASURE)
-
-
-def mean_of(rows: Sequence[Row], column: str) -> float | None:
-    """Return the mean of a column; None where some row lacks it."""
-    values = [row.get(column) for row in rows]
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if len(known) == len(values) else None
