@@ -66,8 +66,8 @@ class Progress:
         self._total, self._unit, self._said = total, unit, time.perf_counter()
         if self.bars is not None:
             self._task = self.bars.add_task("", total=total, state="")
-            self._draw("starting", completed=done)
             self.bars.start()
+        self._draw("starting", completed=done)
 
     def move(self, done: int, text: str | None = None, state: str = "") -> None:
         """Move the bar, and show in it what is at work and its state."""
@@ -147,25 +147,17 @@ class ArmProgress(Progress):
         super().__init__(name=name)
         self.race, self.spent = race, spent
 
-    def begin(self, title: str, total: int, done: int) -> None:
-        """Show the arm as it starts."""
-        self._show("starting")
-
-    def advance(self, iteration: int, item_slots: float) -> None:
+    def move(self, done: int, text: str | None = None, state: str = "") -> None:
         """Show the arm's iteration, and its last measure."""
-        self._show(f"iteration {iteration:,}{self._measure}")
-
-    def embedded(self, done: int, total: int) -> None:
-        """Show the items in place of the iteration."""
-        self._show(f"item {done:,} of {total:,}")
+        self._draw(f"iteration {done:,}{self._measure}")
 
     def record(self, row: Mapping[str, Any]) -> None:
         """Keep the recall of a row for what is shown next."""
-        for text in describe_quality(row)[1:2]:
-            self._measure = f", {text}"
+        for recall in describe_quality(row)[1:2]:
+            self._measure = f", {recall}"
 
-    def _show(self, state: str) -> None:
-        self.race.move(int(self.spent()), self.name, f", {state}")
+    def _draw(self, text: str | None, **more: Any) -> None:
+        self.race.move(int(self.spent()), self.name, f", {text}")
 
 
 def describe_quality(row: Mapping[str, Any]) -> list[str]:

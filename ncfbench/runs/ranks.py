@@ -19,10 +19,11 @@ Scores: TypeAlias = Callable[[NDArray[np.integer]], NDArray[np.float32]]
 
 FEW = 2
 """Links of a user that are counted one by one: to sort his candidates takes longer."""
+NOTHING = np.empty(0, np.int64)
 
 
 class Ranks(NamedTuple):
-    """Ranks of some links.
+    """Ranks of some links, of which the best is 0.
 
     Attributes:
         above: int64[links], candidates of a higher score. All other ones where the link's own score
@@ -32,11 +33,6 @@ class Ranks(NamedTuple):
 
     above: NDArray[np.int64]
     equal: NDArray[np.int64]
-
-    @property
-    def expected(self) -> NDArray[np.float64]:
-        """The mean rank over all orders of equal scores, float64[links]; the best is 0."""
-        return self.above + self.equal / 2
 
 
 def by_user(
@@ -71,36 +67,28 @@ def rank_links(
     for start in range(0, len(ranked), block_users):
         block = ranked[start : start + block_users]
         for user, row, links in zip(block, scores(block), links_of[start:], strict=False):
-            own, n_left_out = row[index[links]], 0
-            if left_out is not None:
-                excluded = left_out(user)
-                n_left_out = len(excluded)
+            linked, excluded = row[index[links]], NOTHING if left_out is None else left_out(user)
+            if len(excluded):
                 row = row.copy()
                 row[excluded] = -np.inf
-            if watch is None and len(own) <= FEW:
-                ranks.above[links], ranks.equal[links] = ranks_by_counting(row, own, n_left_out)
-            else:
-                ordered = np.sort(row)[n_left_out:]
-                ranks.above[links], ranks.equal[links] = ranks_among(ordered, own)
-                if watch is not None:
-                    watch(row, ordered)
+            ranks.above[links], ranks.equal[links] = ranks_among(row, linked, len(excluded))
+            if watch is not None:
+                watch(row, np.sort(row)[len(excluded) :])
     return ranks
 
 
-def ranks_among(ordered: Row, own: Row) -> Ranks:
-    """Return the ranks of some scores among all candidates', which ascend."""
-    # NaN is sorted behind the highest score.
-    above = len(ordered) - np.searchsorted(ordered, own, "right")
-    equal = len(ordered) - np.searchsorted(ordered, own, "left") - above - 1
-    is_nan = np.isnan(own)
-    return Ranks(np.where(is_nan, len(ordered) - 1, above), np.where(is_nan, 0, equal))
+def ranks_among(row: Row, linked: Row, n_left_out: int = 0) -> Ranks:
+    """Return the ranks of some scores among all of a row, of which so many are -inf, as left out.
 
-
-def ranks_by_counting(row: Row, own: Row, n_left_out: int) -> Ranks:
-    """Return :func:`ranks_among` of the scores of a row, of which so many are -inf, as left out."""
-    counts = [(np.count_nonzero(row <= score), np.count_nonzero(row == score)) for score in own]
-    at_most, equal = np.array(counts).T
-    is_nan = np.isnan(own)
-    equal = equal - 1 - n_left_out * (own == -np.inf)
+    NaN is above the highest score, and a link's own is below all others.
+    """
+    if len(linked) <= FEW:
+        counts = [(np.count_nonzero(row <= own), np.count_nonzero(row < own)) for own in linked]
+        at_most, below = np.array(counts).T
+    else:
+        ordered = np.sort(row)
+        at_most, below = (np.searchsorted(ordered, linked, side) for side in ("right", "left"))
+    is_nan = np.isnan(linked)
+    equal = at_most - below - 1 - n_left_out * (linked == -np.inf)
     above = np.where(is_nan, len(row) - n_left_out - 1, len(row) - at_most)
     return Ranks(above, np.where(is_nan, 0, equal))
