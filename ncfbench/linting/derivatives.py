@@ -28,11 +28,13 @@ from ncfbench.linting.scenes import (
     Float,
     Scene,
     Scenes,
-    by_items,
     by_users,
     owner,
 )
-from ncfbench.linting.signature import MEANINGS, SCORES, SHAPES, Loss
+from ncfbench.linting.signature import MEANINGS, SCORES, SHAPES, VECTORS, Loss
+
+DERIVED = (*VECTORS, *SCORES)
+"""Meanings of arguments by which a loss is differentiated."""
 
 
 @dataclass
@@ -163,15 +165,31 @@ class Evaluator:
 
         A pair of derivative below 0 is pulled together, one above 0 is pushed apart.
         """
-        coordinates = scene.coordinates()
-        arrays = self.arrays(scene, coordinates)
-        if not self.loss.has("users"):
-            return self._of_scores(scene, arrays)
-        return by_users(self._column_gradient(scene, arrays), scene, coordinates)
+        gradients = self.gradients(scene)
+        if "users" in gradients:
+            return by_users(_of_columns(gradients), scene, scene.coordinates())
+        b, rows = scene.b, owner(scene)
+        pushes = np.zeros((b, len(rows)))
+        columns = {"positive_scores": slice(b), "negative_scores": slice(b, None)}
+        for role, gradient in gradients.items():
+            if role == "scores" and self.layout.labels != "pairs":
+                pushes[:, : gradient.shape[1]] += gradient
+            else:
+                at = np.arange(len(rows))[columns.get(role, slice(None))]
+                pushes[rows[at], at] += gradient.reshape(-1)
+        return pushes
 
     def push(self, scene: Scene, row: int, column: int) -> float:
         """Return one of :meth:`pushes`."""
         return float(self.pushes(scene)[row, column])
+
+    def gradients(self, scene: Scene) -> dict[str, Float]:
+        """Return the gradients of the loss by all vectors and scores, by their meaning."""
+        names = {role: name for name, role in self.loss.roles.items() if role in DERIVED}
+        arrays = self.arrays(scene, scene.coordinates())
+        with self._seeded():
+            gradients = self.framework.gradients(self.call(), arrays, [*names.values()])
+        return dict(zip(names, gradients, strict=True))
 
     def totals(self, scene: Scene) -> tuple[float, float]:
         """Return how hard all positives are pulled and all other pairs are pushed apart, in sum.
@@ -181,15 +199,17 @@ class Evaluator:
         push = self.pushes(scene)
         pull = -float(np.trace(push[:, : scene.b]))
         rest = float(push.sum()) + pull
-        if self.loss.has("users") and self.layout.labels != "pairs":
-            coordinates = scene.coordinates()
-            arrays = self.arrays(scene, coordinates)
-            b, axes = scene.b, slice(scene.b, scene.b + scene.score.shape[1])
-            columns = self._column_gradient(scene, arrays)[:, axes] / coordinates.rest
-            (users,) = self._gradients(arrays, self._names("users"))
-            among_users = users[:, :b] - users[:, axes] / coordinates.rest @ scene.score.T
+        gradients = self.gradients(scene)
+        if "users" in gradients and self.layout.labels != "pairs":
+            b, lengths = scene.b, scene.coordinates().rest
+            axes = slice(b, b + len(lengths))
+            among_items = _of_columns(gradients)[:, axes] / lengths
+            users = gradients["users"]
+            among_users = users[:, :b] - users[:, axes] / lengths @ scene.score.T
             # Each such pair has the gradients of both its ends.
-            rest += sum(float(part.sum() - np.trace(part)) for part in (columns, among_users)) / 2
+            rest += (
+                sum(float(part.sum() - np.trace(part)) for part in (among_items, among_users)) / 2
+            )
         return pull, rest
 
     @property
@@ -197,73 +217,46 @@ class Evaluator:
         """Share of the largest push below which one is none."""
         return 1e-5 if self.framework.is_double else 1e-3
 
-    def pushes_on_users(self, scene: Scene) -> Float:
-        """Return the same from the users' side, where no two columns have one item."""
-        coordinates = scene.coordinates()
-        arrays = self.arrays(scene, coordinates)
-        (name,) = self._names("users")
-        (gradient,) = self._gradients(arrays, [name])
-        return by_items(gradient, scene, coordinates)
-
     def arrays(self, scene: Scene, coordinates: Coordinates, length: float = 1.0) -> dict[str, Any]:
         """Return the arguments of a call, by name, where users' vectors have some length."""
-        longer = coordinates._replace(users=length * coordinates.users)
-        return (
-            self._vectors(scene, longer)
-            | self._scores(scene, length * scene.scores)
-            | self._others(scene)
-            | self._named(self.given)
-        )
-
-    def _vectors(self, scene: Scene, coordinates: Coordinates) -> dict[str, Any]:
-        b, k, users = scene.b, self.layout.k, coordinates.users
+        b, k, rows, layout = scene.b, self.layout.k, owner(scene), self.layout
+        is_pairs, is_single = layout.labels == "pairs", layout.negatives == "single"
+        users, scores = length * coordinates.users, length * scene.scores
         items, negatives = np.split(coordinates.columns, [b])
-        if self.layout.labels == "pairs":
-            users, items = users[owner(scene)], coordinates.columns
         shape = {"rows": (b, k, -1), "single": (b, -1), "shared": (b * k, -1)}
-        drawn = negatives.reshape(shape[self.layout.negatives]) if k else negatives
-        return self._named({"users": users, "items": items, "negatives": drawn})
+        own = scores[rows, np.arange(len(rows))]
+        square = scores if layout.is_catalogue else scores[:, :b]
+        is_pair = (np.arange(len(rows)) < b).astype(np.float64)
+        constants, probability = self.constants(), scene.probability
 
-    def _scores(self, scene: Scene, scores: Float) -> dict[str, Any]:
-        b = scene.b
-        own = scores[owner(scene), np.arange(scores.shape[1])]
-        drawn = own[b:].reshape(b, -1)
-        square = scores if self.layout.is_catalogue else scores[:, :b]
-        return self._named(
-            {
-                "scores": own if self.layout.labels == "pairs" else square.copy(),
-                "positive_scores": own[:b],
-                "negative_scores": drawn[:, 0] if self.layout.negatives == "single" else drawn,
-            }
-        )
+        def drawn(values: Any) -> Any:
+            """Return values of the drawn columns, one row for each link."""
+            return values[b:] if is_single else values[b:].reshape(b, k)
 
-    def _others(self, scene: Scene) -> dict[str, Any]:
-        """Return the arguments that are neither vectors nor scores."""
-        b, probability = scene.b, scene.probability
-        item, drawn = probability[:b], probability[b:].reshape(scene.negative.shape)
-        negative_ids = scene.negative.astype(np.int64)
-        if self.layout.negatives == "single":
-            drawn, negative_ids = drawn[:, 0], negative_ids[:, 0]
-        is_pair = (np.arange(len(scene.slot)) < b).astype(np.float64)
-        labels = {"pairs": is_pair, "rows": np.arange(b), "eye": np.eye(b)}
         known = {
+            "users": users[rows] if is_pairs else users,
+            "items": coordinates.columns if is_pairs else items,
+            "negatives": negatives.reshape(shape[layout.negatives]) if k else negatives,
+            "scores": own if is_pairs else square.copy(),
+            "positive_scores": own[:b],
+            "negative_scores": drawn(own),
             "user_ids": scene.user.astype(np.int64),
             "item_ids": scene.item.astype(np.int64),
-            "negative_ids": negative_ids,
-            "probability": item,
-            "log_probability": np.log(item),
-            "counts": np.round(item * self.graph.n_links),
-            "negative_probability": drawn,
-            "negative_log_probability": np.log(drawn),
-            "row_weights": np.ones(len(scene.slot) if self.layout.labels == "pairs" else b),
-            **self.masks(scene, np.ones(b, bool), np.ones(scene.negative.shape, bool)),
+            "negative_ids": drawn(scene.column_item.astype(np.int64)),
+            "negative_probability": drawn(probability),
+            "negative_log_probability": drawn(np.log(probability)),
+            "row_weights": np.ones(len(rows) if is_pairs else b),
+            **self.masks(scene, np.ones(b, bool), np.ones((b, k), bool)),
             "linked": scene.linked[:, :b] & ~np.eye(b, dtype=bool),
-            "labels": labels[self.layout.labels],
+            "labels": {"pairs": is_pair, "rows": np.arange(b), "eye": np.eye(b)}[layout.labels],
+            **constants,
+            **{
+                name: constants[f"{name}_table"][... if layout.tables else scene.item]
+                for name in LOOKED_UP
+            },
+            **self.given,
         }
-        constants = self.constants()
-        if self.layout.tables:
-            known |= {name: constants[f"{name}_table"] for name in LOOKED_UP}
-        return self._named(known | constants)
+        return {name: known[role] for name, role in self.loss.roles.items() if role in known}
 
     def masks(self, scene: Scene, rows: Bool, negatives: Bool) -> dict[str, Any]:
         """Return masks in which some rows, bool[b], and drawn negatives, bool[b, k], are real."""
@@ -290,38 +283,11 @@ class Evaluator:
             "key": self.framework.key() if self.loss.has("key") else None,
         }
 
-    def _named(self, by_role: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: by_role[role] for name, role in self.loss.roles.items() if role in by_role}
-
-    def _names(self, *roles: str) -> list[str]:
-        return [name for name, role in self.loss.roles.items() if role in roles]
-
     def _seeded(self) -> contextlib.AbstractContextManager[None]:
         return fixed_randomness(0) if self.is_random else contextlib.nullcontext()
 
-    def _gradients(self, arrays: Arrays, names: list[str]) -> list[Float]:
-        with self._seeded():
-            return self.framework.gradients(self.call(), arrays, names)
 
-    def _column_gradient(self, scene: Scene, arrays: Arrays) -> Float:
-        """Return float[columns, D], the gradient by each column's vector."""
-        names = [name for role in ("items", "negatives") for name in self._names(role)]
-        gradients = self._gradients(arrays, names)
-        return np.concatenate([part.reshape(-1, part.shape[-1]) for part in gradients])
-
-    def _of_scores(self, scene: Scene, arrays: Arrays) -> Float:
-        names = self._names(*SCORES)
-        gradients = self._gradients(arrays, names)
-        b, n = scene.b, len(scene.slot)
-        found = np.zeros((b, n))
-        at = owner(scene)
-        for name, gradient in zip(names, gradients, strict=True):
-            role = self.loss.roles[name]
-            if role == "scores" and self.layout.labels != "pairs":
-                found[:, : gradient.shape[1]] += gradient
-            elif role == "scores":
-                found[at, np.arange(n)] += gradient
-            else:
-                some = np.arange(b) if role == "positive_scores" else np.arange(b, n)
-                found[at[some], some] += gradient.reshape(-1)
-        return found
+def _of_columns(gradients: Mapping[str, Float]) -> Float:
+    """Return float[columns, D], the gradient by each column's vector."""
+    parts = [gradients[role] for role in ("items", "negatives") if role in gradients]
+    return np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts])

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import SEEDS, Facts, fit_symmetric, logistic
 from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Float, Scene
-from ncfbench.linting.signature import VECTORS
+from ncfbench.linting.scenes import Scene
 
 TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"
 SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
@@ -68,36 +68,16 @@ def _alternative(value: Any) -> Any:
 
 def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:
     """Return whether two choices of options differ in a loss, a gradient or an error."""
+    tolerance = 1e-9 if one.framework.is_double else 1e-6
+    near = partial(np.allclose, rtol=tolerance, atol=tolerance**1.5, equal_nan=True)
     try:
-        for scene in scenes:
-            if _values_differ(one.value(scene), other.value(scene), one):
-                return True
-        if _arrays_differ(one.pushes(scenes[0]), other.pushes(scenes[0])):
+        if not all(near(one.value(scene), other.value(scene)) for scene in scenes):
             return True
-        if one.loss.has("users"):
-            longer = {
-                name: 2 * array if one.loss.roles[name] in VECTORS else array
-                for name, array in one.arrays(scenes[0], scenes[0].coordinates()).items()
-            }
-            if _values_differ(one.value_of(longer), other.value_of(longer), one):
-                return True
-            on_users = [each.pushes_on_users(scenes[0]) for each in (one, other)]
-            if _arrays_differ(*on_users):
-                return True
+        sides = [each.gradients(scenes[0]) for each in (one, other)]
     except Exception:  # noqa: BLE001 - an option that makes the loss fail changes it
         return True
-    return False
-
-
-def _arrays_differ(one: Float, other: Float) -> bool:
-    return not np.allclose(one, other, rtol=1e-5, atol=1e-8, equal_nan=True)
-
-
-def _values_differ(one: float, other: float, evaluator: Evaluator) -> bool:
-    tolerance = 1e-9 if evaluator.tolerance < 1e-4 else 1e-6
-    return not math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance**1.5) and not (
-        math.isnan(one) and math.isnan(other)
-    )
+    near = partial(np.allclose, rtol=1e-5, atol=1e-8, equal_nan=True)
+    return not all(near(sides[0][role], sides[1][role]) for role in sides[0])
 
 
 def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:

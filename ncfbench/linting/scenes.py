@@ -295,12 +295,6 @@ def by_users(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
     return np.asarray(gradient[:, :b].T - scene.score @ along_items.T)
 
 
-def by_items(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
-    """Return float[b, columns]: each user's gradient along the columns' items."""
-    b, n_items = scene.score.shape
-    return np.asarray((gradient[:, b : b + n_items] / coordinates.rest)[:, scene.slot])
-
-
 def _unlinked_items(
     graph: BipartiteGraph, rng: Generator, user: Ids, *, by_popularity: bool
 ) -> Ids:

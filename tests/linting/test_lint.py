@@ -115,8 +115,6 @@ def test_pushes_are_the_derivatives_by_scores(loss):
     scene = one.scenes().plain(0, ROWS)
     expected = 5 * (softmax(5 * scene.scores, axis=1) - np.eye(ROWS)) / ROWS
     np.testing.assert_allclose(one.pushes(scene), expected, atol=1e-9)
-    if loss is in_batch:
-        np.testing.assert_allclose(one.pushes_on_users(scene), expected, atol=1e-9)
 
 
 def zeroed_diagonal(scores):
