@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,6 +14,14 @@ from ncfbench.racing.rule import Curve
 
 PACED = 20
 """Lines that tell start-up from training, so that it does not change later."""
+WINDOW, MOST_SERIES = 60, 20
+"""Last lines of an arm that are looked at for several series, and lines that may be of training
+between two of validation.
+"""
+JUMPS = (1.5, 3.0)
+"""Lines are of several series if values differ so many times as much from line to line as within a
+series: of lines that repeat a step, and of lines that only take turns.
+"""
 
 
 class Reading(NamedTuple):
@@ -121,3 +130,42 @@ def startup_of(lines: Sequence[Reading], expected: float = 0.0) -> float:
     if not paces:
         return min(expected, first.running)
     return min(max(first.running - known[0] * statistics.median(paces), 0.0), first.running)
+
+
+def doubt(lines: Sequence[Reading]) -> str:
+    """Return why lines seem to be of several series; empty where they are one.
+
+    Training and validation, or several processes, may print the same number.
+    """
+    lines = lines[-WINDOW:]
+    values, steps = [line.value for line in lines], [line.step for line in lines]
+    sources = _grouped([line.source for line in lines], values)
+    if len(sources) > 1 and min(map(len, sources.values())) > 1:
+        unlike = [{*series} for series in sources.values()]
+        if 2 * len(set.intersection(*unlike)) < min(map(len, unlike)):  # no copies of each other
+            first, second, *_ = (source or "others" for source in sources)
+            return f"{first} and {second} print it"
+    within = [index for _, run in itertools.groupby(steps) for index, _ in enumerate(run)]
+    if None not in steps and _jump(values, within, JUMPS[0]):
+        return "a step has several values"
+    for period in range(2, min(len(values) // 3, MOST_SERIES) + 1):
+        if _jump(values, [index % period for index in range(len(values))], JUMPS[1]):
+            return "values jump to and fro"
+    return ""
+
+
+def _jump(values: Sequence[float], names: Sequence[int], times: float) -> bool:
+    """Return whether values differ more from line to line than within each series."""
+    series = _grouped(names, values).values()
+    if len(series) < 2 or min(map(len, series)) < 3:
+        return False
+    inside = [abs(b - a) for one in series for a, b in itertools.pairwise(one)]
+    across = [abs(b - a) for a, b in itertools.pairwise(values)]
+    return statistics.fmean(across) > times * statistics.fmean(inside)
+
+
+def _grouped(names: Sequence[Hashable], values: Sequence[float]) -> dict[Hashable, list[float]]:
+    grouped = defaultdict[Hashable, list[float]](list)
+    for name, value in zip(names, values, strict=True):
+        grouped[name].append(value)
+    return grouped

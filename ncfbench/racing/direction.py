@@ -9,26 +9,22 @@ from collections.abc import Sequence
 from itertools import combinations
 
 LESS = re.compile(
-    r"loss(es)?|err(ors?)?|perplexity|ppl|nll|negloglik|nelbo|r?mse|r?msle|s?mape|mae|costs?|"
+    r"(?:loss(es)?|err(ors?)?|perplexity|ppl|nll|negloglik|nelbo|r?mse|r?msle|s?mape|mae|costs?|"
     r"(cross)?entropy|xent|bce|logloss|[wctm]er|eer|ece|fid|brier|deviance|regret|divergence|kld?|"
-    r"bp[bcd]|residual|latency|f[pn]r"
+    r"bp[bcd]|residual|latency|f[pn]r)\d*|.*(?:loss|error|perplexity|entropy).*"
 )
 MORE = re.compile(
-    r"rec(all)?|n?dcg|g?auc|auroc|roc|auprc|acc(uracy)?|prec(ision)?|m?ap|mrr|hits?|hr|hitrate|"
+    r"(?:rec(all)?|n?dcg|g?auc|auroc|roc|auprc|acc(uracy)?|prec(ision)?|m?ap|mrr|hits?|hr|hitrate|"
     r"reciprocal|f1?|fscore|fbeta|r2|rsquared|bleu|rouge|meteor|chrf|m?iou|dice|psnr|ssim|elbo|"
     r"likelihood|loglik|logprob|lik|corr(elation)?|pearson|spearman|kendall|kappa|mcc|rewards?|"
-    r"returns?|gain|lift|ctr|coverage|sensitivity|specificity|t[pn]r|success|win|em|throughput"
+    r"returns?|gain|lift|ctr|coverage|sensitivity|specificity|t[pn]r|success|win|em|throughput)\d*|"
+    r".*(?:recall|accuracy|precision|ndcg|likelihood).*"
 )
 """Words that say of a metric that less is better, and that more is."""
 WEAK = frozenset({"score", "scores"})
 """Words for what is better if more of it is, unless another word says what it is."""
 LIKELIHOODS = frozenset({"likelihood", "loglik", "lik", "logprob", "elbo"})
 NEGATIVES = frozenset({"neg", "negative", "minus", "negated"})
-WITHIN = (
-    ("loss", "error", "perplexity", "entropy"),
-    ("recall", "accuracy", "precision", "ndcg", "likelihood"),
-)
-"""Parts of words such as valloss that say that less is better, and that more is."""
 AREAS = frozenset({"auc", "auroc", "gauc", "rocauc", "aucroc"})
 CHANCE = 0.5
 """Area under the ROC curve of a model that knows nothing."""
@@ -94,11 +90,4 @@ def trend(values: Sequence[float], *, is_last: bool = False) -> int:
 
 def _sense(word: str) -> bool | None:
     """Return whether a word says that less is better; None where it says nothing."""
-    for text in (word, word.rstrip("0123456789")):
-        for is_less, words in ((True, LESS), (False, MORE)):
-            if words.fullmatch(text):
-                return is_less
-    for is_less, parts in zip((True, False), WITHIN, strict=True):
-        if any(part in word for part in parts):
-            return is_less
-    return None
+    return True if LESS.fullmatch(word) else False if MORE.fullmatch(word) else None

@@ -8,14 +8,25 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ncfbench.errors import UsageError, either
 from ncfbench.racing import direction
-from ncfbench.racing.expressions import cleaned, escaped, matches_in, name_of, value_group
-from ncfbench.racing.json_lines import fields_of, flat, is_number, last_of, numbers_of
+from ncfbench.racing.lines import (
+    SOURCE,
+    SPLIT,
+    SPLITS,
+    cleaned,
+    fields_of,
+    flat,
+    is_number,
+    matches_in,
+    name_of,
+    split_in,
+    value_group,
+)
 from ncfbench.racing.numerals import Number, number_at, number_of
-from ncfbench.racing.series import SPLIT, first_of, source_in, split_in
 
 OTHERS = (
     *("step", "seconds", "epoch", "time", "iter", "iteration", "global_step", "batch", "lr"),
@@ -26,8 +37,6 @@ DEFAULT = "metric"
 LONGEST_SPLIT = 16
 """Characters of a text of JSON that says on which data a number was measured."""
 MOST_PROPOSED = 5
-DIGITS = "([-+.0-9]+)"
-"""Group of a proposed expression; numbers are read whole."""
 
 
 class Line(NamedTuple):
@@ -35,7 +44,7 @@ class Line(NamedTuple):
 
     Attributes:
         split: the data of the metric, by a word of the line: train, validation, test, or empty.
-        source: the process of several that printed it, such as ``rank 1``; empty for one.
+        source: the process of several that printed it, as it says; empty for one.
     """
 
     value: float
@@ -66,19 +75,15 @@ class Metric:
         pattern: a regular expression instead, with a group ``value``, or else the first one beside
             the group ``step``.
         minimize: True if less is better, False if more is; None asks the name.
-        group: of the pattern, which holds the metric.
         seen: key of the lines so far where none is named.
-        splits: a line of each kind of data that lines name.
-        sample: the last line that held the metric.
+        splits: the word of a line for each kind of data that lines name.
     """
 
     key: str | None = None
     pattern: re.Pattern[str] | None = None
     minimize: bool | None = None
-    group: int = 1
     seen: str | None = field(default=None, compare=False)
     splits: dict[str, str] = field(default_factory=dict, compare=False)
-    sample: str = field(default="", compare=False)
     _is_percent: bool | None = field(default=None, compare=False)
     _twice: str = field(default="", compare=False)
 
@@ -98,16 +103,24 @@ class Metric:
                 f"--metric {text!r} is no regular expression: {error}. Use for example"
                 " 'recall@50=([0-9.]+)', or the name of a number in lines of JSON."
             ) from error
-        if pattern.groups:
-            return cls(pattern=pattern, minimize=minimize, group=value_group(pattern))
-        return cls(text, minimize=minimize)
+        if not pattern.groups:
+            return cls(text, minimize=minimize)
+        value_group(pattern)
+        return cls(pattern=pattern, minimize=minimize)
+
+    @cached_property
+    def _group(self) -> int:
+        assert self.pattern is not None
+        return value_group(self.pattern)
+
+    @cached_property
+    def _named(self) -> str:
+        return "" if self.pattern is None else name_of(self.pattern, self._group)
 
     @property
     def name(self) -> str:
         """Name of the metric in an answer."""
-        if self.pattern is None:
-            return self.key or self.seen or DEFAULT
-        return name_of(self.pattern, self.group) or DEFAULT
+        return self._named or self.key or self.seen or DEFAULT
 
     @property
     def known_direction(self) -> bool | None:
@@ -124,30 +137,28 @@ class Metric:
     @property
     def split(self) -> str:
         """The kind of data whose lines count, where lines name several; else empty."""
-        return first_of([*self.splits])
+        return next((name for name in SPLITS if name in self.splits and len(self.splits) > 1), "")
 
     @property
     def notes(self) -> list[str]:
         """How lines are read, a sentence each."""
-        found, known = [], self.known_direction
+        notes, known = [], self.known_direction
         if self.key is None and self.pattern is None:
-            found.append(f"The metric is {self.name}, as lines of JSON have it.")
+            notes.append(f"The metric is {self.name}, as lines of JSON have it.")
         if known is None:
-            found.append(
+            notes.append(
                 f"More {self.name} is taken to be better; its name does not say: --minimize if not."
             )
         elif self.minimize is None:
             less, other = ("Less", "maximize") if known else ("More", "minimize")
-            found.append(f"{less} {self.name} is better, by its name; --{other} if not.")
+            notes.append(f"{less} {self.name} is better, by its name; --{other} if not.")
         if self.split:
-            splits = dict(self.splits)
-            line = next(line for name, line in splits.items() if name != self.split)
-            word = split_in(line, self._expression(line)[1])
-            found.append(
-                f"Lines are of {either([*splits], 'and')} data: those of {self.split} count. To"
-                f" take others: {self.narrowed(line, word)}."
+            word = next(word for name, word in self.splits.items() if name != self.split)
+            notes.append(
+                f"Lines are of {either([*self.splits], 'and')} data: those of {self.split} count."
+                f" To take others: {self.narrowed(word)}."
             )
-        return [*found, *filter(None, [self._twice])]
+        return [*notes, *filter(None, [self._twice])]
 
     def read(self, text: str) -> Line | None:
         """Return the numbers of a line; None where it has no metric.
@@ -157,69 +168,59 @@ class Metric:
                 a number can be read in two ways.
         """
         line = cleaned(text)
-        value, step, word = self._matched(line) if self.pattern is not None else self._of_json(line)
+        value, step, word = self._of_json(line) if self.pattern is None else self._matched(line)
         if value is None:
             return None
         self._check_unit(value, line)
         split = (word and word.lastgroup) or ""
-        if split:
-            self.splits.setdefault(split, line)
-        source, self.sample = source_in(line), line
+        if word:
+            self.splits.setdefault(split, word[0])
+        source = SOURCE.search(line)
         return Line(
             value.value,
             step.value if step and math.isfinite(step.value) else None,
             split,
-            f"{source[1].lower()} {source[2]}" if source and source[1] not in self.name else "",
+            source[0] if source and source[1] not in self.name else "",
         )
 
-    def narrowed(self, line: str, word: re.Match[str] | None) -> str:
-        """Return the option that takes only lines with a word of this one."""
-        own, at = self._expression(line)
-        if word is None:
-            return f"--metric {shlex.quote(f'WORD.*{own}')}"
-        text = rf"\b{escaped(word[0])}\b"
-        parts = [text, own] if word.start() < at else [own, text]
-        return f"--metric {shlex.quote('.*'.join(parts))}"
-
-    def _expression(self, line: str) -> tuple[str, int]:
-        """Return an expression for the metric of a line, and the metric's position there."""
-        if self.pattern is not None:
-            found = next(matches_in(self.pattern, line), None)
-            return self.pattern.pattern, found.start(self.group) if found else 0
-        name = re.escape(last_of(self.name))
-        found = re.search(rf"(?<![\w.])[\"']?{name}\W{{1,4}}(?=[-+.]?[0-9])", line)
-        return (escaped(found[0]) + DIGITS, found.start()) if found else (DIGITS, 0)
+    def narrowed(self, word: str) -> str:
+        """Return the option that takes only lines with a word."""
+        expression = self.pattern.pattern if self.pattern else _in_words(self.name)
+        expression = rf"^(?=.*\b{re.escape(word)}\b).*?{expression}"
+        return f"--metric {shlex.quote(expression)}"
 
     def advice(self, lines: Iterable[str]) -> str:
         """Return what to do about lines that hold no metric."""
         if self.pattern is not None:
             return "Does --metric match its lines?"
         for line in lines:
-            paths = [path for path, _ in numbers_of(fields_of(line)) if last_of(path) not in OTHERS]
+            paths = [path for path in _numbers(fields_of(line)) if _last(path) not in OTHERS]
             if paths:
                 names = either(paths[:MOST_PROPOSED], "and")
                 alike = [path for path in paths if self.key and self.key in path]
                 return f"Lines of JSON hold {names}: give --metric {_best(alike or paths)}."
-            own, _ = self._expression(line)
-            if own != DIGITS:
-                return f"For words give an expression: --metric {shlex.quote(own)}."
-        return "For words give an expression: --metric 'recall=([0-9.]+)'."
+        expression = shlex.quote(_in_words(self.key or "recall"))
+        return f"For words give an expression: --metric {expression}."
 
-    def _matched(self, line: str) -> _Found:
+    def _matched(self, line: str) -> _Numbers:
         assert self.pattern is not None
         matches = matches_in(self.pattern, line)
-        matched = next(matches, None)
-        if matched is None or matched[self.group] is None:
+        first = next(matches, None)
+        if first is None or first[self._group] is None:
             return _NOTHING
-        spans = {name: matched.span(name) for name in self.pattern.groupindex}
-        spans["value"] = matched.span(self.group)
-        slash = line.find("/", matched.end(self.group), matched.end())
+        spans = {name: first.span(name) for name in self.pattern.groupindex}
+        spans["value"] = first.span(self._group)
+        slash = line.find("/", first.end(self._group), first.end())
         spans["/"] = slash, slash  # an expression that goes on over it ends the number there
         value, step = (self._number(line, name, spans) for name in ("value", "step"))
-        word = split_in(line, spans["value"][0])
-        for other in matches:
-            self._note_other(line, value, other)
-        return value, step, word
+        second = next(matches, None)
+        texts = [line[slice(*match.span(self._group))] for match in (first, second) if match]
+        if not self._twice and len({*texts}) > 1:
+            self._twice = (
+                f"--metric matches {texts[0]} and {texts[1]} in one line: the first counts. Begin"
+                " the expression with a word before the other one to take that."
+            )
+        return value, step, split_in(line, spans["value"][0])
 
     def _number(self, line: str, name: str, spans: Mapping[str, tuple[int, int]]) -> Number | None:
         start, end = spans.get(name, (-1, -1))
@@ -230,25 +231,8 @@ class Metric:
         high = min((at for at, _ in named if at >= end), default=len(line))
         return number_at(line, start, end, (low, high), is_count=name != "value")
 
-    def _note_other(self, line: str, value: Number | None, other: re.Match[str]) -> None:
-        """Note another number of the line that the expression matches."""
-        if self._twice or value is None or other[self.group] is None:
-            return
-        second = number_at(line, *other.span(self.group), (0, len(line)), is_count=True)
-        if second is None or second == value:
-            return
-        assert self.pattern is not None
-        before = re.search(r"[\w./]+\W*$", line[: other.start()])
-        words = escaped(before[0]) if before else ""
-        self._twice = (
-            f"--metric matches {value.value:g} and {second.value:g} in one line: the first counts."
-            f" For the other: --metric {shlex.quote(words + self.pattern.pattern)}."
-        )
-
-    def _of_json(self, line: str) -> _Found:
+    def _of_json(self, line: str) -> _Numbers:
         fields = fields_of(line)
-        if not fields:
-            return _NOTHING
         if self.key is None:
             path = self.seen = _only_number(fields, self.seen)
         else:
@@ -256,7 +240,7 @@ class Metric:
         if path is None:
             return _NOTHING
         values = dict(flat(fields))
-        beside = path.removesuffix(last_of(path))
+        beside = path.removesuffix(_last(path))
         step = number_of(values.get(f"{beside}step", fields.get("step")), is_count=True)
         texts = [beside, *(text.strip() for text in values.values() if isinstance(text, str))]
         words = (SPLIT.match(text) for text in texts if len(text) <= LONGEST_SPLIT)
@@ -274,18 +258,22 @@ class Metric:
         self._is_percent = value.is_percent
 
 
-_Found = tuple[Number | None, Number | None, re.Match[str] | None]
-_NOTHING: _Found = None, None, None
+_Numbers = tuple[Number | None, Number | None, re.Match[str] | None]
+"""A line's metric, its step, and the word for the data of the metric."""
+_NOTHING: _Numbers = None, None, None
+
+
+def _numbers(fields: Mapping[Any, Any]) -> list[str]:
+    """Return the paths of the numbers of nested objects, also of those that are texts."""
+    return [path for path, value in flat(fields) if is_number(value)]
 
 
 def _path_of(fields: Mapping[str, Any], key: str) -> str | None:
     """Return the path of a key: its own, or that of the only nested number of this name."""
     if key in fields:
         return key
-    paths = [path for path, _ in numbers_of(fields) if f".{path}".endswith(f".{key}")]
-    if len(paths) > 1:
-        raise UsageError(_choice(paths))
-    return paths[0] if paths else None
+    paths = [path for path in _numbers(fields) if f".{path}".endswith(f".{key}")]
+    return _only(paths)
 
 
 def _only_number(fields: dict[str, Any], seen: str | None) -> str | None:
@@ -294,14 +282,15 @@ def _only_number(fields: dict[str, Any], seen: str | None) -> str | None:
         return seen
     keys = [key for key in fields if key not in OTHERS and is_number(fields[key])]
     keys = [DEFAULT] if DEFAULT in fields else keys
-    keys = [*dict.fromkeys([*filter(None, [seen]), *keys])]
+    return _only([*dict.fromkeys([*filter(None, [seen]), *keys])])
+
+
+def _only(keys: list[str]) -> str | None:
     if len(keys) > 1:
-        raise UsageError(_choice(keys))
+        raise UsageError(
+            f"Lines of JSON hold {either(keys, 'and')}: choose one with --metric {_best(keys)}."
+        )
     return keys[0] if keys else None
-
-
-def _choice(keys: list[str]) -> str:
-    return f"Lines of JSON hold {either(keys, 'and')}: choose one with --metric {_best(keys)}."
 
 
 def _best(keys: list[str]) -> str:
@@ -309,7 +298,16 @@ def _best(keys: list[str]) -> str:
 
     def order(key: str) -> tuple[bool, bool]:
         word = split_in(key)
-        is_apart = word is not None and word.lastgroup == "train"
-        return is_apart, direction.is_less_better(key) is None
+        return bool(word and word["train"]), direction.is_less_better(key) is None
 
     return min(keys, key=order)
+
+
+def _last(path: str) -> str:
+    """Return the name of a number, without the objects around it."""
+    return path.rpartition(".")[2]
+
+
+def _in_words(path: str) -> str:
+    """Return an expression for the number of a name in lines of JSON or of words."""
+    return rf"{re.escape(_last(path))}\W+([0-9.]+)"

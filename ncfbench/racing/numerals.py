@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import NamedTuple
 
@@ -11,8 +10,7 @@ from ncfbench.errors import UsageError
 NUMBER = re.compile(
     r"""
     (?: (?<![\w)\]]) [-+] )?                    # no sign where a name or a number stands before
-    (?: (?P<hex> 0x [0-9a-f]+ (?:\.[0-9a-f]+)? (?:p[-+]?[0-9]+)? ) (?!\w)
-      | (?P<word> (?<!\w) (?:nan|inf(?:inity)?) (?!\w) )
+    (?: (?<!\w) (?:nan|inf(?:inity)?) (?!\w)
       | (?:
             (?<![0-9],) (?: (?P<grouped>
                     [1-9][0-9]{0,2} (?P<mark>[,'\u2019\u00a0\u2009\u202f]) [0-9]{3}
@@ -29,19 +27,17 @@ NUMBER = re.compile(
 )
 """A number, whole. A comma is a list's where a list is possible: 0.25,0.31."""
 MORE = re.compile(r"(?i:[a-z][-+]?[0-9])|[kKMGTB]\b|\s?[x×*·]\s?10\b|[._][0-9]|#")  # noqa: RUF001
-"""The rest of a number that is written in no way known here: 1.2d-3, 1.5k, 1.2x10^-3, 1.2.3."""
+"""The rest of what is no plain number: 1.2d-3, 1.5k, 1.2x10^-3, 1.2.3."""
 FRACTION = re.compile(r"/\.?[0-9][0-9.]*")
 """The rest after a number that is the upper part of a fraction, or the first of two."""
-SPACED = re.compile(r"(?: [0-9]{3})* [0-9]{3}\.[0-9]+")
-"""The rest after one to three digits that may be the first group of a number, as in 1 234.5."""
+SPACED = re.compile(r"[-+]?[0-9]{1,3}(?: [0-9]{3})* [0-9]{3}\.[0-9]+")
+"""A number whose digits spaces may group, as in 1 234.5."""
 MARKS = ",_'\u2019\u00a0\u2009\u202f"
 """Signs between groups of three digits."""
-NOT_FINITE = re.compile(r"(?<!\w)(?:nan|inf(?:inity)?)(?!\w)", re.IGNORECASE)
 AROUND = " \t\u00a0\"'.,;:!()[]{}%=|"
 """Characters that an expression may match beside a number."""
 REACH = 80
-"""Characters to either side of a match that its number may take."""
-LONGEST_SHOWN = 160
+"""Characters to either side of a match that its number, and the text of an error, may take."""
 
 
 class Number(NamedTuple):
@@ -64,29 +60,30 @@ def number_at(
         UsageError: it can be read in two ways, or in none.
     """
     text = line[start:end]
-    own = text.strip(AROUND)
     start += len(text) - len(text.lstrip(AROUND))
-    end = start + len(own)
-    if not own:
+    end = start + len(text.strip(AROUND))
+    if start == end:
         return None
     word = line.rfind(" ", 0, start) + 1  # no number goes on over a plain space
     low, high = max(within[0], word, start - REACH), min(within[1], end + REACH)
-    found = next((each for each in NUMBER.finditer(line, low, high) if each.end() > start), None)
-    if found is None or found.end() < end or found.start() >= end:
+    number = next((each for each in NUMBER.finditer(line, low, high) if each.end() > start), None)
+    if number is None or number.end() < end or number.start() >= end:
         return None
-    sign = line[start : found.start()]
+    sign = line[start : number.start()]
     if sign not in ("", "-", "+"):  # the expression matched other text too
         return None
-    doubt = "" if is_count else _doubt(line[:high], found, start)
-    if doubt:
+    if is_count:
+        if number["dots"] or MORE.match(line, number.end(), high):
+            return None
+    elif unclear := _unclear(line[:high], number, start):
+        shown = line[max(start - REACH, 0) :][: 2 * REACH].strip()
         raise UsageError(
-            f"The metric is unclear in the line {_shown(line, start)!r}: {doubt}. Print numbers"
-            " such as 1234.5 or 1.2e-05, or lines of JSON."
+            f"The metric is unclear in the line {shown!r}: {unclear!r} may be read in two ways, or"
+            " is no plain number. Print numbers such as 1234.5 or 1.2e-05, or lines of JSON. Where"
+            " the first of two numbers counts, let --metric match the slash between them too."
         )
-    if is_count and MORE.match(line, found.end(), high):
-        return None
-    value = _value(found)
-    return Number(-value if sign == "-" else value, bool(found["percent"]))
+    value = _value(number)
+    return Number(-value if sign == "-" else value, bool(number["percent"]))
 
 
 def number_of(value: object, *, is_count: bool = False) -> Number | None:
@@ -105,47 +102,25 @@ def number_of(value: object, *, is_count: bool = False) -> Number | None:
         return None
 
 
-def _value(found: re.Match[str]) -> float:
-    text = found[0].removesuffix(found["percent"] or "")
-    if found["hex"]:
-        try:
-            return float.fromhex(text)
-        except OverflowError:
-            return math.inf
-    if found["dots"]:
-        text = text.replace(".", "").replace(",", ".")
-    elif found["comma"] or (_is_either(found) and found["exponent"]):
-        text = text.replace(",", ".")
-    elif found["grouped"]:
-        text = re.sub(f"[{MARKS}]", "", text)
-    return float(text)
+def _value(number: re.Match[str]) -> float:
+    text = number[0].removesuffix(number["percent"] or "")
+    if number["comma"] or (_is_either(number) and number["exponent"]):
+        return float(text.replace(",", "."))
+    return float(re.sub(f"[{MARKS}]", "", text))
 
 
-def _is_either(found: re.Match[str]) -> bool:
+def _is_either(number: re.Match[str]) -> bool:
     """Return whether a comma may be one of thousands or one of decimals."""
-    grouped, is_comma = found["grouped"] or "", found["mark"] == ","
-    return is_comma and grouped.count(",") == 1 and not found["part"]
+    return number["mark"] == "," and number["grouped"].count(",") == 1 and not number["part"]
 
 
-def _doubt(line: str, found: re.Match[str], start: int) -> str:
-    """Return why a number cannot be read; empty where it can."""
-    number = found[0].strip()
-    if found["dots"] or (_is_either(found) and not found["exponent"]):
-        return f"{number!r} may be read in two ways"
-    if any(mark in line[found.start() : start] for mark in MARKS):
-        return f"{number!r} may be one number or two, and --metric matches its end"
-    if rest := FRACTION.match(line, found.end()):
-        return (
-            f"{number + rest[0]!r} may be a fraction or two numbers; where the first one counts,"
-            " let --metric match the slash too"
-        )
-    if number.isdigit() and len(number) < 4 and (rest := SPACED.match(line, found.end())):
-        return f"{number + rest[0]!r} may be one number or two"
-    more = MORE.match(line, found.end())
-    return f"{number + more[0]!r} is not a plain number" if more else ""
-
-
-def _shown(line: str, start: int) -> str:
-    """Return the part of a line around a position."""
-    begin = max(start - LONGEST_SHOWN // 2, 0)
-    return line[begin : begin + LONGEST_SHOWN].strip()
+def _unclear(line: str, number: re.Match[str], start: int) -> str:
+    """Return the text of a number that may be read in two ways, or in none; else nothing."""
+    end = number.end()
+    if rest := MORE.match(line, end) or FRACTION.match(line, end):
+        return line[number.start() : rest.end()]
+    is_either = number["dots"] or (_is_either(number) and not number["exponent"])
+    if is_either or any(mark in line[number.start() : start] for mark in MARKS):
+        return number[0].strip()
+    spaced = SPACED.match(line, number.start())
+    return spaced[0] if spaced else ""

@@ -25,7 +25,7 @@ import psutil
 from ncfbench.errors import UsageError
 from ncfbench.racing import keeper
 from ncfbench.racing.clock import Reading
-from ncfbench.racing.expressions import cleaned
+from ncfbench.racing.lines import cleaned
 from ncfbench.racing.metric import Metric
 from ncfbench.storage.tables import storage_errors
 

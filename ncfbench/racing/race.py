@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from ncfbench.errors import CheckFailedError
+from ncfbench.racing.clock import doubt
 from ncfbench.racing.entry import STAYED, Entry, Status
 from ncfbench.racing.field import Field, Over
 from ncfbench.racing.question import FINALISTS, Question
 from ncfbench.racing.rungs import Pace, Plan, plan_rungs
-from ncfbench.racing.series import doubt, source_in
 from ncfbench.reporting.formats import three_digits
 
 FIRST_SHARE, GROWTH = 0.6, 1.6
@@ -211,13 +211,13 @@ class Race:
         """Say once how lines are read, and which of them seem to be of several series."""
         metric = self.question.metric
         if why := doubt(entry.timeline.counted):
-            option = metric.narrowed(metric.sample, source_in(metric.sample))
+            option = metric.narrowed(entry.readings[-1].source or "WORD")
             entry.doubt = (
                 f"Lines of {entry.name} seem to be of several series, since {why}, and all"
                 f" count. Choose one by a word of its lines, as in {option}."
             )
         doubts = [each.doubt for each in self.entries if each.doubt]
-        for text in [*metric.notes, *doubts[:1]] if metric.sample else ():
+        for text in [*metric.notes, *doubts[:1]] if entry.readings else ():
             if text not in self._said:
                 self._said.add(text)
                 self.say(text)

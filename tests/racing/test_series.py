@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ncfbench.racing.clock import Reading, Timeline
-from ncfbench.racing.series import doubt, first_of, split_in
+from ncfbench.racing.clock import Reading, Timeline, doubt
+from ncfbench.racing.lines import split_in
+from ncfbench.racing.metric import Metric
 
 Values = Callable[[int], float]
 
@@ -96,9 +97,15 @@ def test_words_say_which_data(line, split):
 
 
 def test_validation_counts_of_several():
-    assert first_of(["train", "validation", "test"]) == "validation"
-    assert first_of(["train", "test"]) == "test"
-    assert [first_of(one) for one in (["train"], ["validation"], [], ["", "train"])] == [""] * 4
+    def counted(*lines):
+        metric = Metric.of("v=(.*)")
+        for line in lines:
+            metric.read(line)
+        return metric.split
+
+    assert counted("train v=1", "v=2", "valid v=3", "test v=4") == "validation"
+    assert counted("train v=1", "test v=2") == "test"
+    assert counted("train v=1", "v=2") == counted("val v=1") == counted("v=1") == ""
 
 
 def test_lines_of_other_data_do_not_count():
