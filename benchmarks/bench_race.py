@@ -25,16 +25,13 @@ from typing import Any, ClassVar
 import numpy as np
 from harness import FOLDER, Benchmark, Found
 from measuring import time_to
-from played_field import PlayedField, Points
+from played_field import Points, played_race
 from search_reference import SEARCHES, read
 
 from ncfbench.errors import CheckFailedError
 from ncfbench.racing.answer import make_answer
-from ncfbench.racing.arms import Arm
-from ncfbench.racing.entry import Entry
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.question import Question
-from ncfbench.racing.race import Race
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
@@ -152,15 +149,14 @@ def regret_of(name: str | None, curves: Curves, *, is_loss: bool) -> float | Non
 
 def raced(curves: Curves, *, is_loss: bool) -> tuple[str | None, float]:
     """Return the recommended arm of a race whose clock is counted, and the seconds it took."""
-    metric, field = Metric("value", minimize=is_loss), PlayedField(curves)
-    entries = [Entry(Arm(name, name), 0, number) for number, name in enumerate(curves)]
-    race = Race(Question(metric, BUDGET_SECONDS), entries, field)
+    metric = Metric("value", minimize=is_loss)
+    race, _ = played_race(curves, Question(metric, BUDGET_SECONDS))
     try:
         race.run()
     except CheckFailedError:  # no arm had a line in time
         return None, BUDGET_SECONDS
-    best = make_answer(race.question, race.entries, race.spent, is_over=True).best
-    return None if best is None else best.name, field.seconds
+    best = make_answer(race.question, race.arms, race.clock.spent, is_over=True).best
+    return None if best is None else best.name, race.clock.spent
 
 
 def play(curves: Curves, share: float, *, is_loss: bool) -> dict[str, Any]:

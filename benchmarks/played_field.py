@@ -1,61 +1,94 @@
-"""A field of recorded curves for races without processes: its clock is counted, not waited for."""
+"""Recorded curves that race without processes: their clock is counted, not waited for."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from ncfbench.racing.arm import CommandArm, Field
 from ncfbench.racing.clock import Reading
-from ncfbench.racing.entry import Entry, Status
-from ncfbench.racing.field import Field
+from ncfbench.racing.commands import Command
+from ncfbench.racing.engine import Clock, Over, Status
+from ncfbench.racing.metric import Metric
+from ncfbench.racing.question import Question
+from ncfbench.racing.race import Race, make_clock
 
 Points = Sequence[tuple[float, float]]
 
 
+class PlayedClock(Clock):
+    """The time that arms took."""
+
+    seconds = 0.0
+
+    @property
+    def spent(self) -> float:
+        return self.seconds
+
+
 class PlayedField(Field):
-    """Gives turns to curves, by the names of their arms; seeds share a curve.
+    """A field of recorded curves, by the names of their arms.
 
     Args:
         room: for so many arms at a time.
     """
 
-    seconds = 0.0
-
     def __init__(
-        self, curves: Mapping[str, Points], startup: float = 0.0, room: float = math.inf
+        self,
+        metric: Metric,
+        clock: PlayedClock,
+        curves: Mapping[str, Points],
+        startup: float,
+        room: float,
     ) -> None:
-        self.curves, self.startup, self.room = curves, startup, room
+        super().__init__(metric, Path(), clock)
+        self.played, self.curves, self.startup, self.room = clock, curves, startup, room
         self.turns: list[tuple[str, float]] = []
 
-    def start(self, entry: Entry) -> bool:
-        if not self.room:
-            entry.close(Status.WAITING, "no memory")
+
+class PlayedArm(CommandArm):
+    """An arm whose turns play a curve; seeds share it."""
+
+    field: PlayedField
+
+    def start(self) -> bool:
+        if not self.field.room:
+            self.reason = "no memory"
             return False
-        self.room -= 1
-        entry.status, entry.reason, entry.is_open = Status.RACING, "", True
+        self.field.room -= 1
+        self.status, self.reason, self.is_open = Status.RACING, "", True
         return True
 
-    def turn(self, entry: Entry, seconds: float, is_over: Callable[[Entry], bool]) -> None:
-        points, begun = self.curves[entry.arm.name], entry.running_seconds
-        end = begun + seconds
-        while not is_over(entry):
-            step = len(entry.readings)
+    def advance(self, seconds: float, is_over: Over) -> None:
+        field, begun = self.field, self.running_seconds
+        points, end = field.curves[self.command.name], begun + seconds
+        while not is_over(self):
+            step = len(self.readings)
             if step == len(points):
-                entry.close(Status.ENDED, "by itself")
+                self.status, self.reason = Status.ENDED, "by itself"
                 break
             at, value = points[step]
-            if self.startup + at > end:
-                entry.running_seconds = end
+            if field.startup + at > end:
+                self.running_seconds = end
                 break
-            entry.running_seconds = max(self.startup + at, entry.running_seconds)
-            entry.readings.append(Reading(entry.running_seconds, value, at))
-        self.seconds += entry.running_seconds - begun
-        self.turns.append((entry.name, entry.running_seconds - begun))
+            self.running_seconds = max(field.startup + at, self.running_seconds)
+            self.readings.append(Reading(self.running_seconds, value, at))
+        field.played.seconds += self.running_seconds - begun
+        field.turns.append((self.name, self.running_seconds - begun))
 
-    def measure(self, entry: Entry) -> None:
-        """Measure nothing."""
+    def end(self) -> None:
+        self.field.room += self.is_open
+        self.is_open = False
 
-    def close(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            self.room += entry.is_open
-            entry.is_open = False
+
+def played_race(
+    curves: Mapping[str, Points], question: Question, startup: float = 0.0, room: float = math.inf
+) -> tuple[Race, PlayedField]:
+    """Return a race of curves that has not begun, and its field."""
+    clock = PlayedClock(
+        question.budget_seconds, make_clock(question.budget_seconds).reserve_seconds
+    )
+    field = PlayedField(question.metric, clock, curves, startup, room)
+    arms = [PlayedArm(Command(name, name), field, n) for n, name in enumerate(curves)]
+    return Race(clock, [*arms], question=question), field

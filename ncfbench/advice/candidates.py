@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ncfbench.catalog import MAX_SEED
 from ncfbench.config import RunConfig
-from ncfbench.racing.rule import Status as Status
+from ncfbench.racing.engine import Status as Status
 from ncfbench.racing.rungs import Pace
 
 

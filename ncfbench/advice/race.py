@@ -26,7 +26,7 @@ from ncfbench.advice.field import FirstField
 from ncfbench.advice.question import Question
 from ncfbench.advice.search import Search
 from ncfbench.errors import NcfbenchError
-from ncfbench.racing.rule import Arm, Curve, Decision, decide
+from ncfbench.racing.rule import Curve, Decision, Standing, decide
 from ncfbench.racing.rungs import Plan, arms_of_rungs, plan_rungs
 from ncfbench.runs.curves import curve_of
 
@@ -118,7 +118,9 @@ class Race:
         self._say_rung(arms, decision, plan.horizon if plan else None)
         return plan.clocks[0] if plan else None
 
-    def _say_rung(self, arms: Mapping[str, Arm], decision: Decision, horizon: float | None) -> None:
+    def _say_rung(
+        self, arms: Mapping[str, Standing], decision: Decision, horizon: float | None
+    ) -> None:
         leads = f"{decision.leader} leads"
         if arms[decision.leader].learned_at is None:
             leads = "none is better than chance yet"
@@ -158,7 +160,7 @@ class Race:
     def _kept(self) -> float:
         return SEED_SHARE * self.clock.budget_seconds
 
-    def _arms(self) -> dict[str, Arm]:
+    def _arms(self) -> dict[str, Standing]:
         """Return the arms in the race; one that time did not suffice to begin leaves."""
         arms = {}
         for candidate in self.state.racing:
@@ -166,7 +168,7 @@ class Race:
             if record is None:
                 candidate.leave(Status.LEFT, "no time to begin")
                 continue
-            arms[candidate.name] = Arm(
+            arms[candidate.name] = Standing(
                 curve_of(record, self.question.column),
                 config.sampler,
                 learned_at=learned_at(record, self.runs.dataset),
@@ -176,7 +178,7 @@ class Race:
             )
         return arms
 
-    def _leader(self) -> tuple[Candidate, Arm] | None:
+    def _leader(self) -> tuple[Candidate, Standing] | None:
         """Return the candidate of the best metric so far; None while all are at chance."""
         arms = self._arms()
         able = [each for each in self.state.racing if arms[each.name].learned_at is not None]

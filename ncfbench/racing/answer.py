@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ncfbench.racing.entry import STAYED, Entry, Status
-from ncfbench.racing.question import Question
+from ncfbench.racing.arm import CommandArm
+from ncfbench.racing.engine import Status
+from ncfbench.racing.question import Question, curves_of
+from ncfbench.racing.race import STAYED
 from ncfbench.racing.rule import Curve
 from ncfbench.statistics.intervals import interval_columns
 from ncfbench.statistics.seeds import Curves, Ratio, status_beside, times_to_level
@@ -26,7 +28,7 @@ class ArmResult:
     """How an arm ended.
 
     Attributes:
-        entry: of its first seed.
+        arm: of its first seed.
         status: one of :data:`ORDER`.
         runs: the curves of its seeds.
         seconds: of the first seed to the level; None where it did not reach it.
@@ -35,7 +37,7 @@ class ArmResult:
         behind: how many times sooner the recommended arm is.
     """
 
-    entry: Entry
+    arm: CommandArm
     status: str
     runs: Curves
     seconds: float | None = None
@@ -46,7 +48,7 @@ class ArmResult:
     @property
     def name(self) -> str:
         """The arm's name."""
-        return self.entry.name
+        return self.arm.name
 
     @property
     def curve(self) -> Curve | None:
@@ -113,14 +115,14 @@ class Answer:
 
 def make_answer(
     question: Question,
-    entries: Sequence[Entry],
+    arms: Sequence[CommandArm],
     spent_seconds: float,
     *,
     is_over: bool,
     notes: Sequence[str] = (),
 ) -> Answer:
     """Compare all arms, and return the answer so far."""
-    firsts = [each for each in entries if not each.seed]
+    firsts = [each for each in arms if not each.seed]
     stayed = [each for each in firsts if each.status in STAYED]
     heard = [each for each in firsts if each.readings]
     # With a target, one that still races at the end has been running for longer than the best took.
@@ -132,8 +134,8 @@ def make_answer(
     )
     found = None if is_alone else question.winner(stayed)
     first, level = found or (None, question.goal)
-    made = [_result(question, each, entries, level) for each in firsts]
-    best = next((each for each in made if each.entry is first), None)
+    made = [_result(question, each, arms, level) for each in firsts]
+    best = next((each for each in made if each.arm is first), None)
     results = []
     for each in made:
         behind, status = None, each.status
@@ -146,7 +148,7 @@ def make_answer(
             status = "alone" if is_alone else "slower"
         results.append(replace(each, behind=behind, status=status))
     results.sort(key=_place)
-    start = question.start_of([*question.curves(stayed).values()])
+    start = question.start_of([*curves_of(stayed).values()])
     return Answer(question, results, level, start, spent_seconds, is_over, notes)
 
 
@@ -169,23 +171,23 @@ def as_json(answer: Answer) -> dict[str, Any]:
 
 
 def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
-    entry, curve = result.entry, result.curve
+    arm, curve = result.arm, result.curve
     return {
         "arm": result.name,
-        "values": dict(entry.arm.values),
-        "command": entry.arm.filled(),
+        "values": dict(arm.command.values),
+        "command": arm.command.filled(),
         "status": result.status,
-        "reason": entry.reason or None,
+        "reason": arm.reason or None,
         "seeds": len(result.runs.curves),
         "seconds": result.seconds,
         "is_at_most": result.is_at_most,
         **interval_columns("times_later", result.behind),
         "best": None if curve is None else answer.value(curve.level),
         "trained_seconds": curve and curve.clock,
-        "running_seconds": entry.running_seconds,
-        "startup_seconds": entry.timeline.startup_seconds,
-        "lines": len(entry.readings),
-        "memory_bytes": entry.memory_bytes,
+        "running_seconds": arm.running_seconds,
+        "startup_seconds": arm.timeline.startup_seconds,
+        "lines": len(arm.readings),
+        "memory_bytes": arm.memory_bytes,
         "curves": {
             seed: [
                 [at, answer.value(loss)] for at, loss in zip(own.seconds, own.losses, strict=True)
@@ -196,12 +198,12 @@ def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
 
 
 def _result(
-    question: Question, entry: Entry, entries: Sequence[Entry], level: float | None
+    question: Question, arm: CommandArm, arms: Sequence[CommandArm], level: float | None
 ) -> ArmResult:
-    own = question.curves(each for each in entries if each.number == entry.number)
+    own = curves_of(each for each in arms if each.number == arm.number)
     curves = {each.seed: curve for each, curve in own.items()}
-    status = entry.status.value
-    if entry.status in STAYED:
+    status = arm.status.value
+    if arm.status in STAYED:
         status = "tied" if 0 in curves else Status.WAITING.value
     seconds, gap, is_at_most = None, 0.0, False
     if level is not None and 0 in curves:
@@ -210,7 +212,7 @@ def _result(
     # Between two lines the curve is taken as straight: its crossing is anywhere there.
     noise = gap / math.sqrt(12) / seconds if seconds else 0.0
     runs = Curves(curves, noise, spread=question.spread)
-    return ArmResult(entry, status, runs, seconds, is_at_most, gap)
+    return ArmResult(arm, status, runs, seconds, is_at_most, gap)
 
 
 def _gap(curve: Curve, level: float) -> float:

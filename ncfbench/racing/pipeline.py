@@ -15,13 +15,12 @@ from pathlib import Path
 from ncfbench.config import Folder, Locations
 from ncfbench.errors import UsageError
 from ncfbench.racing.answer import Answer, as_json, make_answer
-from ncfbench.racing.arms import SEED, Arm, make_arms
-from ncfbench.racing.entry import Entry
-from ncfbench.racing.field import Field
+from ncfbench.racing.arm import CommandArm, Field
+from ncfbench.racing.commands import SEED, Command, make_commands
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import require_pausing
 from ncfbench.racing.question import Question
-from ncfbench.racing.race import Race
+from ncfbench.racing.race import Race, make_clock
 from ncfbench.reporting.formats import three_digits
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.signals import deferred_signals, handled_by
@@ -81,7 +80,7 @@ def race(
         UsageError: a value cannot be used, this system cannot pause a process, or nothing says
             whether less of the metric is better, and it falls.
     """
-    field_of = make_arms(
+    commands = make_commands(
         [command] if isinstance(command, str) else command,
         names=names,
         parameters={name: [*map(str, own)] for name, own in (parameters or {}).items()},
@@ -90,12 +89,12 @@ def race(
         Metric.of(metric, minimize=minimize),
         budget_seconds,
         target,
-        _seeds(field_of, seeds),
+        _seeds(commands, seeds),
     )
     _check(question)
     require_pausing()
     progress, others = progress or Progress(), OtherPrograms()
-    first = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(field_of, question)
+    first = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(commands, question)
     here = _unfinished(first)
     if here != first:
         progress.say(
@@ -107,21 +106,23 @@ def race(
         stack.callback(progress.end)
         interrupted = stack.enter_context(deferred_signals(progress.say, STOPPING))
         others.warn(progress.say)
+        clock = make_clock(budget_seconds)
         field = Field(
             question.metric,
             here,
+            clock,
             silence_seconds=max(SILENCE[0], SILENCE[1] * budget_seconds),
             interrupted=interrupted,
-            ticked=lambda: progress.move(int(field.seconds), *_at_work(entries)),
+            ticked=lambda: progress.move(int(clock.spent), *_at_work(arms)),
         )
-        entries = [Entry(arm, 0, number) for number, arm in enumerate(field_of)]
+        arms = [CommandArm(each, field, number) for number, each in enumerate(commands)]
 
         def answered(*, is_over: bool = False, notes: Sequence[str] = ()) -> Answer:
-            found = make_answer(question, entries, it.spent, is_over=is_over, notes=notes)
-            tables.write_json(here / ANSWER, as_json(found))
-            return found
+            answer = make_answer(question, arms, clock.spent, is_over=is_over, notes=notes)
+            tables.write_json(here / ANSWER, as_json(answer))
+            return answer
 
-        it = Race(question, entries, field, judged=answered, say=progress.say)
+        it = Race(clock, arms, progress.say, question=question, judged=answered)
         progress.start(int(budget_seconds), 0, "second")
         is_complete, notes = True, []
         try:
@@ -136,16 +137,16 @@ def race(
     return Outcome(answer, here, is_complete)
 
 
-def _at_work(entries: Sequence[Entry]) -> tuple[str, str]:
-    """Return the name of the entry that runs, and its last value."""
-    running = next((each for each in entries if each.is_running), None)
-    last = running.readings[-1:] if running else []
-    state = "".join(f", {three_digits(line.value)}" for line in last)
-    return running.name if running else "ending", state
+def _at_work(arms: Sequence[CommandArm]) -> tuple[str, str]:
+    """Return the name of the arm that runs, and its last value."""
+    running = next((arm for arm in arms if arm.is_running), None)
+    if running is None:
+        return "ending", ""
+    return running.name, "".join(f", {three_digits(line.value)}" for line in running.readings[-1:])
 
 
-def _seeds(arms: Sequence[Arm], seeds: int | None) -> int:
-    have_seed = all(arm.uses(SEED) for arm in arms)
+def _seeds(commands: Sequence[Command], seeds: int | None) -> int:
+    have_seed = all(command.uses(SEED) for command in commands)
     if seeds is not None and seeds < 1:
         raise UsageError(f"--seeds {seeds}: it must be at least 1.")
     if seeds is not None and seeds > 1 and not have_seed:
@@ -163,11 +164,11 @@ def _check(question: Question) -> None:
         raise UsageError(f"--target {question.target}: give a number.")
 
 
-def _digest(arms: Sequence[Arm], question: Question) -> str:
+def _digest(commands: Sequence[Command], question: Question) -> str:
     """Return the name of a race's folder: of its arms and its metric."""
     metric = question.metric
     pattern = metric.pattern and metric.pattern.pattern
-    asked = [[asdict(arm) for arm in arms], metric.key, pattern, metric.minimize]
+    asked = [[asdict(command) for command in commands], metric.key, pattern, metric.minimize]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:10]
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ncfbench.errors import UsageError
-from ncfbench.racing import direction, rule
-from ncfbench.racing.entry import Entry, Status
+from ncfbench.racing import direction
+from ncfbench.racing.arm import CommandArm
 from ncfbench.racing.metric import Metric
-from ncfbench.racing.rungs import Plan, arms_of_rungs
 from ncfbench.statistics.curves import Curve
 from ncfbench.statistics.intervals import LOSS_SPREAD, QUALITY_SPREAD, Spread
 from ncfbench.statistics.ranking import SHARE, soonest
@@ -47,40 +45,18 @@ class Question:
             return self.target
         return -self.target
 
-    def curve(self, entry: Entry) -> Curve | None:
-        """Return the curve of an entry; None without a line."""
-        return entry.timeline.curve(is_less_better=self.metric.is_less_better)
-
-    def is_known(self, entry: Entry) -> bool:
-        """Return whether an entry has a line after training began: one at step 0 tells nothing."""
-        return self._lines(entry) > 0
-
-    def is_paced(self, entry: Entry) -> bool:
-        """Return whether an entry has two lines after training began, which tell its pace."""
-        return self._lines(entry) > 1
-
-    def _lines(self, entry: Entry) -> int:
-        curve = self.curve(entry)
-        return 0 if curve is None else len(curve.seconds) - bisect_right(curve.seconds, 0.0)
-
-    def lowest(self, entry: Entry) -> float:
-        """Return the lowest value of an entry as a curve has it; infinity without a line."""
-        return entry.timeline.lowest(is_less_better=self.metric.is_less_better)
-
-    def time_to_goal(self, entry: Entry) -> float | None:
-        """Return the seconds of an entry to the target; None before it is there, or without one.
+    def time_to_goal(self, arm: CommandArm) -> float | None:
+        """Return the seconds of an arm to the target; None before it is there, or without one.
 
         Its curve is made only when a line is past the target: this is asked many times a second.
         """
-        goal = self.goal
-        if goal is None or self.lowest(entry) > goal:
+        if self.goal is None or arm.lowest > self.goal or arm.curve is None:
             return None
-        curve = self.curve(entry)
-        return None if curve is None else curve.time_to(goal)
+        return arm.curve.time_to(self.goal)
 
-    def is_there(self, entry: Entry) -> bool:
-        """Return whether an entry has reached the target, and has the two lines that tell when."""
-        return self.time_to_goal(entry) is not None and len(entry.readings) > 1
+    def is_there(self, arm: CommandArm) -> bool:
+        """Return whether an arm has reached the target, and has the two lines that tell when."""
+        return self.time_to_goal(arm) is not None and len(arm.readings) > 1
 
     def start_of(self, curves: Sequence[Curve]) -> float:
         """Return the value from which quality is measured: 0 for a metric that rises from 0 or
@@ -98,40 +74,36 @@ class Question:
         is_past = best >= start or first <= start + SHARE * (best - start)
         return first if is_past else start
 
-    def goes_wrong(self, entries: Iterable[Entry], *, is_last: bool = False) -> bool:
+    def goes_wrong(self, arms: Iterable[CommandArm], *, is_last: bool = False) -> bool:
         """Return whether the values of half of the arms or more that show a trend go the way that
         is taken to be worse.
 
         Args:
             is_last: as for :func:`~ncfbench.racing.direction.trend`.
         """
-        values = [[each.value for each in arm.timeline.counted] for arm in entries]
+        values = [[each.value for each in arm.timeline.counted] for arm in arms]
         known = [direction.trend(own, is_last=is_last) for own in values if len(own) > 1]
         worse = 1 if self.metric.is_less_better else -1
         return worse in known and 2 * known.count(worse) >= len(known)
 
-    def require_direction(self, entries: Iterable[Entry], *, is_last: bool = False) -> None:
+    def require_direction(self, arms: Iterable[CommandArm], *, is_last: bool = False) -> None:
         """Refuse to choose an arm where nothing says that more is better, and values fall.
 
         Raises:
             UsageError: they do.
         """
         name = self.metric.name
-        if self.metric.known_direction is None and self.goes_wrong(entries, is_last=is_last):
+        if self.metric.known_direction is None and self.goes_wrong(arms, is_last=is_last):
             raise UsageError(
                 f"The values of {name} fall, and its name does not say whether less is better:"
                 " race again with --minimize, or with --maximize if more is."
             )
 
-    def curves(self, entries: Iterable[Entry]) -> dict[Entry, Curve]:
-        """Return the curves of the entries that have a line."""
-        return {each: curve for each in entries if (curve := self.curve(each)) is not None}
-
-    def winner(self, entries: Iterable[Entry]) -> tuple[Entry, float] | None:
-        """Return the soonest entry and the level that decides, by first seeds; None while no arm
+    def winner(self, arms: Iterable[CommandArm]) -> tuple[CommandArm, float] | None:
+        """Return the soonest arm and the level that decides, by first seeds; None while no arm
         has a line, or none reached the target.
         """
-        curves, goal = self.curves(each for each in entries if not each.seed), self.goal
+        curves, goal = curves_of(each for each in arms if not each.seed), self.goal
         if goal is not None:
             times = _times_to(goal, curves)
             return (min(times, key=times.__getitem__), goal) if times else None
@@ -143,57 +115,23 @@ class Question:
         times = _times_to(level, curves)
         return soonest(tops, {each: times.get(each, math.inf) for each in tops}), level
 
-    def finalists(self, entries: Sequence[Entry]) -> dict[Entry, float]:
+    def finalists(self, arms: Sequence[CommandArm]) -> dict[CommandArm, float]:
         """Return the arms to repeat and their seconds to the level that decides, the best first."""
-        found = self.winner(entries)
+        found = self.winner(arms)
         if found is None:
             return {}
         best, level = found
-        times = _times_to(level, self.curves(entries))
+        times = _times_to(level, curves_of(arms))
         order = sorted(times, key=lambda each: (each is not best, times[each]))
         return {each: times[each] for each in order[:FINALISTS]}
 
-    def judge(
-        self, active: Sequence[Entry], ended: Sequence[Entry], plan: Plan | None, clock: float
-    ) -> tuple[str, dict[Entry, str]] | None:
-        """Judge entries that have all trained to a clock: return the leader's name, and the reason
-        of each entry that leaves, empty for want of a line; None while none of them has a line.
 
-        Those leave that cannot win, or for whom there is no time; nobody after the last rung, where
-        all have trained as long as any.
-
-        Args:
-            active: entries that can train on.
-            ended: others; the best of those that ended by themselves is one to be beaten.
-            plan: of the rest of the race; None where nothing can train on.
-        """
-        known = self.curves(each for each in [*active, *ended] if self.is_known(each))
-        racing = [each for each in active if each in known]
-        over = [each for each in ended if each in known and each.status is Status.ENDED]
-        over.sort(key=lambda each: known[each].level)
-        arms = {
-            each.name: rule.Arm(known[each], "", learning_rate=each.arm.learning_rate)
-            for each in [*racing, *over[:1]]
-        }
-        if not arms:
-            return None
-        is_last = plan is None or not plan.clocks
-        horizon = clock if plan is None else plan.horizon
-        keep = arms_of_rungs(len(active), 2, FINALISTS)[1]
-        leader, leaving = rule.decide(arms, horizon, keep + len(over[:1]))
-        if is_last:
-            return leader, {}
-        # One that comes to rest early can be the soonest though it will not be the lowest.
-        best, _ = self.winner([*racing, *over]) or (None, 0.0)
-        dropped = {
-            each: leaving[each.name] for each in racing if each.name in leaving and each is not best
-        }
-        room = max(keep - (len(racing) - len(dropped)), 0)
-        silent = [each for each in active if each not in known]
-        return leader, dropped | dict.fromkeys(silent[room:], "")
+def curves_of(arms: Iterable[CommandArm]) -> dict[CommandArm, Curve]:
+    """Return the curves of the arms that have a line."""
+    return {arm: curve for arm in arms if (curve := arm.curve) is not None}
 
 
-def _times_to(level: float, curves: Mapping[Entry, Curve]) -> dict[Entry, float]:
+def _times_to(level: float, curves: Mapping[CommandArm, Curve]) -> dict[CommandArm, float]:
     """Return the seconds to a level of those that reached it."""
     times = {each: curve.time_to(level) for each, curve in curves.items()}
     return {each: at for each, at in times.items() if at is not None}

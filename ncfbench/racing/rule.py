@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
 from ncfbench.statistics.curves import FALLING
@@ -29,20 +28,9 @@ LATE = 1 / 3
 """Share of the horizon up to which the best arm of every sampler, loss and encoder stays."""
 
 
-class Status(StrEnum):
-    """How an entrant stands; its reason says why it left, failed, did not begin or how it ended."""
-
-    WAITING = "not begun"
-    RACING = "racing"
-    ENDED = "ended"
-    LEFT = "left"
-    DIVERGED = "diverged"
-    FAILED = "failed"
-
-
 @dataclass(frozen=True)
-class Arm:
-    """An arm of the race.
+class Standing:
+    """An arm as the rule judges it.
 
     Attributes:
         learned_at: clock at which the run was first seen to be better than chance; None before.
@@ -63,7 +51,7 @@ class Decision(NamedTuple):
     dropped: Mapping[str, str]
 
 
-def rank(arms: Mapping[str, Arm], *, is_early: bool = False) -> list[str]:
+def rank(arms: Mapping[str, Standing], *, is_early: bool = False) -> list[str]:
     """Return the names in the order of the values at the latest clock that the curves share.
 
     Arms that have not learned anything come last. A curve that was last evaluated before half of
@@ -91,7 +79,7 @@ def rank(arms: Mapping[str, Arm], *, is_early: bool = False) -> list[str]:
     return sorted(arms, key=key)
 
 
-def decide(arms: Mapping[str, Arm], horizon: float, keep: int) -> Decision:
+def decide(arms: Mapping[str, Standing], horizon: float, keep: int) -> Decision:
     """Judge the arms at the end of a rung.
 
     While no arm has learned anything, none leaves before a third of the horizon.
@@ -121,7 +109,7 @@ def decide(arms: Mapping[str, Arm], horizon: float, keep: int) -> Decision:
     return Decision(leader, dropped)
 
 
-def can_win(arm: Arm, leader: Arm, horizon: float) -> bool:
+def can_win(arm: Standing, leader: Standing, horizon: float) -> bool:
     """Return whether an arm can plausibly overtake another one by the horizon: by the level that it
     stands at, not by what was ahead at the start of training. One of two is enough.
 
@@ -144,11 +132,11 @@ def can_win(arm: Arm, leader: Arm, horizon: float) -> bool:
     return catches_up or curve.best(horizon) <= ahead.worst(horizon) + ahead.noise
 
 
-def _able(arms: Mapping[str, Arm]) -> dict[str, Curve]:
+def _able(arms: Mapping[str, Standing]) -> dict[str, Curve]:
     return {name: arm.curve for name, arm in arms.items() if arm.learned_at is not None}
 
 
-def _protected(arms: Mapping[str, Arm], order: Sequence[str]) -> set[str]:
+def _protected(arms: Mapping[str, Standing], order: Sequence[str]) -> set[str]:
     """Return the arms that stay: the leader; the best arm of another sampler, and of the leader's
     with a smaller rate; the one that will be the lowest.
 
@@ -165,7 +153,7 @@ def _protected(arms: Mapping[str, Arm], order: Sequence[str]) -> set[str]:
     return {order[0], *rivals[:1], *_rising(arms), *slower[:1]}
 
 
-def _rising(arms: Mapping[str, Arm]) -> list[str]:
+def _rising(arms: Mapping[str, Standing]) -> list[str]:
     """Return the arm that is expected to be the lowest when the clock has doubled, of those that
     have learned anything: each gains then :data:`FALLING` of what it gained in the last doubling.
     """

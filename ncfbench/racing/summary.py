@@ -59,7 +59,7 @@ def caveats(answer: Answer) -> list[str]:
         if seeds == 1:
             cost = sum(each.seconds or 0.0 for each in answer.stayed[:FINALISTS])
             takes = f"A repeat of the finalists takes about {three_digits(cost)} s"
-            if best.entry.arm.uses("seed"):
+            if best.arm.command.uses("seed"):
                 found.append(f"{takes}: --seeds 2 and a larger --budget.")
             else:
                 found.append(f"{takes}, and needs {{seed}} in the command.")
@@ -90,13 +90,13 @@ def caveats(answer: Answer) -> list[str]:
 
 def _doubts(answer: Answer) -> list[str]:
     """Return why the metric may be read wrongly."""
-    entries, found = [each.entry for each in answer.results], []
-    doubts = [each.doubt for each in entries if each.doubt]
+    arms, found = [each.arm for each in answer.results], []
+    doubts = [each.doubt for each in arms if each.doubt]
     if doubts:
         others = len(doubts) - 1
         found.append(f"{doubts[0]}{f' So are those of {others} more.' if others else ''}")
     question = answer.question
-    if question.metric.minimize is None and question.goes_wrong(entries, is_last=True):
+    if question.metric.minimize is None and question.goes_wrong(arms, is_last=True):
         way = "rise" if question.metric.is_less_better else "fall"
         name = question.metric.name
         found.append(f"Values of {name} {way} in half of the arms or more: is that really worse?")
@@ -111,7 +111,7 @@ def next_steps(answer: Answer, again: str) -> list[tuple[str, str]]:
     """
     steps = []
     if answer.best is not None:
-        steps.append(("To train it", answer.best.entry.arm.filled()))
+        steps.append(("To train it", answer.best.arm.command.filled()))
     if again:
         steps.append(("To be surer", again))
     return steps
@@ -132,7 +132,7 @@ def answer_tables(answer: Answer) -> list[Table]:
     notes = [f"best: {name}; s: of training, of the first seed"]
     shown = [each for each in answer.results if each.curve is not None]
     tables = [Table.of("Arms", cols, shown, notes, name="arms")] if shown else []
-    left = [each for each in answer.results if each.entry.reason and each not in answer.stayed]
+    left = [each for each in answer.results if each.arm.reason and each not in answer.stayed]
     reasons = [Col("", "name"), Col("why it is not the answer", _reason, wraps=True)]
     return [*tables, *([Table.of("Left the race", reasons, left)] if left else [])]
 
@@ -142,8 +142,8 @@ def _no_choice(answer: Answer) -> str:
     if top is not None and top.status == "alone":
         said = f"Nothing was compared: only {top.name} printed its metric"
         waiting = [each for each in answer.results if each.status == "not begun"]
-        if waiting and waiting[0].entry.reason:
-            return f"{said}. {waiting[0].name} did not begin: {waiting[0].entry.reason}."
+        if waiting and waiting[0].arm.reason:
+            return f"{said}. {waiting[0].name} did not begin: {waiting[0].arm.reason}."
         return f"{said} in {three_digits(answer.spent_seconds)} s. Give a larger --budget."
     if target is None or top is None or top.curve is None:
         return "No choice can be justified: no arm printed a metric and trained on."
@@ -179,20 +179,20 @@ def _next_one(answer: Answer, best: ArmResult) -> str:
 def _of_clock(answer: Answer) -> list[str]:
     """Return what is to be said of the clock and of memory."""
     found = []
-    starts = [each.entry.timeline.startup_seconds for each in answer.results if each.curve]
+    starts = [each.arm.timeline.startup_seconds for each in answer.results if each.curve]
     if starts and max(starts) >= 1:
         low, high = (three_digits(each) for each in (min(starts), max(starts)))
         span = f"{low} to {high} s" if low != high else f"{low} s"
         found.append(f"Start-up and compilation, {span}, are not counted.")
     for each in answer.results:
-        if each.entry.bunched > BUNCHED * max(len(each.entry.readings), 1):
+        if each.arm.bunched > BUNCHED * max(len(each.arm.readings), 1):
             found.append(
                 f"Lines of {each.name} came together, so their times are late: flush its output"
                 " after each line."
             )
     waiting = [each for each in answer.results if each.status == "not begun"]
     if waiting:
-        found.append(f"{counted(len(waiting), 'arm')} did not begin: {waiting[0].entry.reason}.")
+        found.append(f"{counted(len(waiting), 'arm')} did not begin: {waiting[0].arm.reason}.")
     return found
 
 
@@ -216,4 +216,4 @@ def _later(result: ArmResult) -> str:
 
 
 def _reason(result: ArmResult) -> str:
-    return f"{result.status}: {result.entry.reason}"
+    return f"{result.status}: {result.arm.reason}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ncfbench.racing import field as fields
+from ncfbench.racing import arm as arms
 from ncfbench.racing import pipeline
 
 
@@ -10,7 +10,7 @@ from ncfbench.racing import pipeline
 def quick(monkeypatch):
     """No second look at other programs, and little time to end."""
     monkeypatch.setattr(pipeline.OtherPrograms, "describe", lambda _: None)
-    monkeypatch.setattr(fields, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(arms, "GRACE_SECONDS", 0.3)
 
 
 @pytest.fixture(autouse=True)

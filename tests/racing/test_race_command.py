@@ -17,7 +17,7 @@ from invoked import check, invoke
 from raced_commands import COUNT, ENDLESS, LIMIT_SECONDS, V, by_name, race, wait
 
 from ncfbench.errors import UsageError
-from ncfbench.racing import field as fields
+from ncfbench.racing import arm as arms_module
 from ncfbench.racing import pipeline
 
 PLAYER = Path(__file__).parents[1] / "play_curve.py"
@@ -202,7 +202,7 @@ def test_finalists_are_repeated_with_their_seeds(tmp_path):
 
 def test_the_field_is_limited_by_memory(monkeypatch):
     """There is memory for one: the second would take as much."""
-    monkeypatch.setattr(fields, "available_memory", lambda: 1000)
+    monkeypatch.setattr(arms_module, "available_memory", lambda: 1000)
     found = race(*V, "--budget", "1.5s", "--try", "pace=1,2", ENDLESS, code=6)
     first, second = by_name(found).values()
     assert (first["status"], second["status"]) == ("alone", "not begun")
@@ -213,7 +213,7 @@ def test_the_field_is_limited_by_memory(monkeypatch):
 
 def test_an_arm_begins_when_memory_is_free_again(monkeypatch):
     free = iter([1 << 50, 1000])
-    monkeypatch.setattr(fields, "available_memory", lambda: next(free, 1 << 50))
+    monkeypatch.setattr(arms_module, "available_memory", lambda: next(free, 1 << 50))
     found = race(*V, "--try", "count=5,6", COUNT)
     told = {name: (arm["lines"], arm["reason"]) for name, arm in by_name(found).items()}
     assert told == {"count=5": (5, "by itself"), "count=6": (6, "by itself")}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.racing.rule import Arm, Curve, can_win, decide, rank
+from ncfbench.racing.rule import Curve, Standing, can_win, decide, rank
 
 Law = Callable[[float], float]
 
@@ -31,7 +31,7 @@ def curve(law, clock, noise=0.0, seed=0, every=0.5):
 
 
 def arm(law, clock, sampler="ns", **more):
-    return Arm(curve(law, clock), sampler, **more)  # type: ignore[arg-type]
+    return Standing(curve(law, clock), sampler, **more)  # type: ignore[arg-type]
 
 
 def arms_of(speeds):
@@ -49,7 +49,7 @@ def race(laws, horizon, *, rungs=4, noise=0.0, learned=None):
     for rung in range(rungs):
         clock = horizon / 2 ** (rungs - rung)
         arms = {
-            name: Arm(
+            name: Standing(
                 curve(law, clock, noise, place),
                 sampler,
                 None if learned and learned[name] > clock else (learned or {}).get(name, 0.0),
@@ -86,16 +86,16 @@ def test_the_worst_case_halves_each_gain():
 def test_a_leader_that_is_about_to_be_overtaken_is_not_settled():
     """It is a hundredth ahead, and the other one fell by more in the last doubling."""
     resting, falling = Curve([0, 2, 4], [9, 5.5, 5]), Curve([0, 2, 4], [9, 6.2, 5.01])
-    arms = {"resting": Arm(resting, "ns"), "falling": Arm(falling, "ns")}
-    others = {name: Arm(Curve([0, 2, 4], [9, 5.5, 5.005]), "ns") for name in "ab"}
+    arms = {"resting": Standing(resting, "ns"), "falling": Standing(falling, "ns")}
+    others = {name: Standing(Curve([0, 2, 4], [9, 5.5, 5.005]), "ns") for name in "ab"}
     assert "falling" not in decide({**others, **arms}, 4.0, 1).dropped, "it stays, though last"
 
 
 def test_arms_are_ranked_at_their_common_clock():
-    slow = Arm(Curve([0, 1, 2], [9, 6, 4]), "ns")
-    long = Arm(Curve([0, 1, 2, 3], [9, 8, 5, 1]), "iid")  # ahead only because it is further
+    slow = Standing(Curve([0, 1, 2], [9, 6, 4]), "ns")
+    long = Standing(Curve([0, 1, 2, 3], [9, 8, 5, 1]), "iid")  # ahead only because it is further
     assert rank({"long": long, "slow": slow}) == ["slow", "long"]
-    late = Arm(Curve([0.0], [2.0]), "ns")  # not yet evaluated: its only value counts
+    late = Standing(Curve([0.0], [2.0]), "ns")  # not yet evaluated: its only value counts
     assert rank({"long": long, "late": late, "slow": slow}) == ["late", "slow", "long"]
 
 
@@ -146,7 +146,7 @@ def test_two_winners_of_one_sampler_outlive_an_early_leader():
     resting = curve(lambda t: 3 + 5 * math.exp(-t / 3), clock)
     falling = curve(lambda t: 8 - 1.1 * math.log2(1 + t), clock)  # 3.5, and 2.2 at the horizon
     assert falling.level > resting.level
-    assert can_win(Arm(falling, "ns"), Arm(resting, "strat"), horizon)
+    assert can_win(Standing(falling, "ns"), Standing(resting, "strat"), horizon)
 
 
 def test_what_lags_far_behind_late_is_dropped():
@@ -173,9 +173,9 @@ def test_before_anything_was_learned_nobody_leaves_early():
 
 def test_early_on_delays_order():
     """One that lags was at its level soon, and stands still since; one ahead is there late."""
-    lowest = Arm(Curve([0, 1, 2, 4], [8, 3, 2, 1]), "ns")
-    still = Arm(Curve([0, 1, 2, 4], [8, 5, 5, 5]), "neg")
-    late = Arm(Curve([0, 1, 2, 4], [8, 7.9, 7.8, 4]), "iid")
+    lowest = Standing(Curve([0, 1, 2, 4], [8, 3, 2, 1]), "ns")
+    still = Standing(Curve([0, 1, 2, 4], [8, 5, 5, 5]), "neg")
+    late = Standing(Curve([0, 1, 2, 4], [8, 7.9, 7.8, 4]), "iid")
     arms = {"late": late, "still": still, "lowest": lowest}
     assert rank(arms) == ["lowest", "late", "still"]
     # 1 s over 0.6 for a loss of 5, 4 s over 0.8 for one of 4.
@@ -184,11 +184,11 @@ def test_early_on_delays_order():
 
 def test_an_arm_at_rest_may_begin_where_the_leader_began():
     """The leader passed the loss of popularity at once and rested there; so may the other."""
-    leader = Arm(curve(after_plateau(1, 8, 2), 16.0), "ns", learned_at=9.0)
-    resting = Arm(curve(after_plateau(1, 20, 2), 16.0), "ns", learned_at=None)
+    leader = Standing(curve(after_plateau(1, 8, 2), 16.0), "ns", learned_at=9.0)
+    resting = Standing(curve(after_plateau(1, 20, 2), 16.0), "ns", learned_at=None)
     assert can_win(resting, leader, 48.0)  # 9 + 1.25 x 32 = 49, and more with a seed's noise
     assert not can_win(resting, leader, 24.0)  # 9 x 1.32 + 1.25 x 8 = 22
-    awake = Arm(resting.curve, "ns", learned_at=0.0)
+    awake = Standing(resting.curve, "ns", learned_at=0.0)
     assert not can_win(awake, leader, 40.0)
 
 
@@ -236,7 +236,7 @@ def test_until_late_the_best_of_every_sampler_stays():
 def test_units_of_loss_and_time_change_no_decision(speeds, scale, shift, pace):
     arms = arms_of(speeds)
     other = {
-        name: Arm(
+        name: Standing(
             Curve(
                 [pace * t for t in one.curve.seconds],
                 [scale * value + shift for value in one.curve.losses],

@@ -1,21 +1,23 @@
 """Races of recorded curves: who leaves, who is the soonest, and in which time."""
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from played_field import PlayedField
+from played_field import played_race
 
 from ncfbench.errors import CheckFailedError
 from ncfbench.racing import race as races
 from ncfbench.racing.answer import make_answer
-from ncfbench.racing.arms import Arm
+from ncfbench.racing.arm import CommandArm, Field
 from ncfbench.racing.clock import Reading, Timeline
-from ncfbench.racing.entry import Entry, Status
+from ncfbench.racing.commands import Command
+from ncfbench.racing.engine import Status
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.question import Question
-from ncfbench.racing.race import Race
+from ncfbench.racing.race import make_clock
 from ncfbench.racing.summary import headline
 from ncfbench.statistics.intervals import LOSS_SPREAD, QUALITY_SPREAD
 
@@ -24,9 +26,7 @@ def played(curves, budget, startup=0.0, room=math.inf, **asked):
     """Race curves to the end of a budget."""
     metric = Metric(str(asked.pop("name", "value")), minimize=bool(asked.pop("minimize", False)))
     question = Question(metric, budget, **asked)  # type: ignore[arg-type]
-    field = PlayedField(curves, startup, room)
-    entries = [Entry(Arm(name, name), 0, number) for number, name in enumerate(curves)]
-    race = Race(question, entries, field)
+    race, field = played_race(curves, question, startup, room)
     race.run()
     return race, field
 
@@ -38,7 +38,7 @@ def rising(pace, top=0.5, end=100.0, every=0.5):
 
 
 def answer_of(race):
-    return make_answer(race.question, race.entries, race.spent, is_over=True)
+    return make_answer(race.question, race.arms, race.clock.spent, is_over=True)
 
 
 def best_of(race):
@@ -65,7 +65,7 @@ def test_the_soonest_wins_within_a_tenth_of_the_time():
     best = best_of(race)
     times = full_times(curves)
     assert times[best.name] <= 1.1 * min(times.values())
-    assert field.seconds <= 100
+    assert field.clock.spent <= 100
 
 
 @settings(max_examples=40, deadline=None)
@@ -74,13 +74,13 @@ def test_races_keep_their_budget_and_their_books(laws):
     curves = {f"arm {n}": rising(*law, end=60) for n, law in enumerate(laws)}
     race, field = played(curves, budget=60.0)
     answer = answer_of(race)
-    assert field.seconds <= 60
-    assert sum(seconds for _, seconds in field.turns) == pytest.approx(field.seconds)
-    assert sum(each.running_seconds for each in race.entries) == pytest.approx(field.seconds)
+    assert field.clock.spent <= 60
+    assert sum(seconds for _, seconds in field.turns) == pytest.approx(field.clock.spent)
+    assert sum(each.running_seconds for each in race.arms) == pytest.approx(field.clock.spent)
     assert answer.best is not None
     assert {each.name for each in answer.results} == set(curves)
     for each in answer.results:
-        assert bool(each.entry.reason) == (each.entry.status is not Status.RACING)
+        assert bool(each.arm.reason) == (each.arm.status is not Status.RACING)
 
 
 def test_arms_take_turns(monkeypatch):
@@ -89,7 +89,7 @@ def test_arms_take_turns(monkeypatch):
     names = [name for name, _ in field.turns[2:]]
     assert max(seconds for _, seconds in field.turns) == pytest.approx(2)
     assert names[:8] in (["a", "b"] * 4, ["b", "a"] * 4)
-    trained = [each.trained_seconds for each in race.entries]
+    trained = [each.seconds for each in race.arms]
     assert max(trained) - min(trained) <= 2.001
 
 
@@ -99,24 +99,24 @@ def test_startup_is_not_counted():
     race, _ = played(curves, budget=100.0, startup=10.0)
     best = best_of(race)
     assert best.name == "a"
-    assert best.entry.timeline.startup_seconds == pytest.approx(10)
+    assert best.arm.timeline.startup_seconds == pytest.approx(10)
 
 
 def test_an_arm_whose_first_line_is_late_trains_as_long():
     """Until its second line, its start-up is taken to be that of the other one."""
     curves = {"a": rising(4.0), "b": rising(4.0, every=12.0)}
     race, _ = played(curves, budget=70.0, startup=10.0)
-    a, b = race.entries
+    a, b = race.arms
     assert len(b.readings) == 1
     assert b.timeline.startup_seconds == pytest.approx(10)
-    assert b.trained_seconds == pytest.approx(a.trained_seconds, abs=5)
+    assert b.seconds == pytest.approx(a.seconds, abs=5)
 
 
 def test_a_budget_of_little_more_than_startups_is_used():
     """Where all have one line, a second one of one arm tells that all have trained little."""
     curves = {name: rising(4.0) for name in "abc"}
     race, _ = played(curves, budget=42.0, startup=10.0)
-    assert min(len(each.readings) for each in race.entries) >= 2
+    assert min(len(each.readings) for each in race.arms) >= 2
 
 
 def test_a_loss_is_measured_from_where_arms_began():
@@ -165,8 +165,8 @@ def test_a_target_ends_the_race_once_it_is_decided():
     best, wanted = best_of(race), -4 * math.log(1 - 0.8)
     assert best.name == "quick"
     assert best.seconds == pytest.approx(wanted, rel=0.05)
-    assert field.seconds < 3 * QUALITY_SPREAD.factor * wanted + 5
-    assert field.seconds > 2 * QUALITY_SPREAD.factor * wanted
+    assert field.clock.spent < 3 * QUALITY_SPREAD.factor * wanted + 5
+    assert field.clock.spent > 2 * QUALITY_SPREAD.factor * wanted
 
 
 def test_a_target_of_a_loss_is_decided_sooner():
@@ -179,7 +179,7 @@ def test_a_target_of_a_loss_is_decided_sooner():
     race, field = played(curves, budget=300.0, target=0.8, minimize=True)
     wanted = -4 * math.log(0.2)
     assert best_of(race).seconds == pytest.approx(wanted, rel=0.05)
-    assert field.seconds < 2 * LOSS_SPREAD.factor * wanted + 5
+    assert field.clock.spent < 2 * LOSS_SPREAD.factor * wanted + 5
 
 
 def test_polls_for_the_target_make_no_curves(monkeypatch):
@@ -194,7 +194,7 @@ def test_polls_for_the_target_make_no_curves(monkeypatch):
     monkeypatch.setattr(Timeline, "points", counted)
     curves = {name: rising(40, every=0.01) for name in "ab"}
     race, field = played(curves, budget=100.0, target=0.4)
-    lines = sum(len(each.readings) for each in race.entries)
+    lines = sum(len(each.readings) for each in race.arms)
     assert lines > 5000
     assert len(made) < 10 * len(field.turns)
 
@@ -204,7 +204,10 @@ def test_polls_for_the_target_make_no_curves(monkeypatch):
 def test_one_arm_alone_is_recommended_only_if_others_have_lost(target, is_over):
     """To a target: when the race is over, the other one has run for longer than the first took."""
     question = Question(Metric("value"), 100.0, target=target)
-    alone, silent = (Entry(Arm(name, name), 0, number) for number, name in enumerate("ab"))
+    field = Field(question.metric, Path(), make_clock(100.0))
+    alone, silent = (
+        CommandArm(Command(name, ""), field, number) for number, name in enumerate("ab")
+    )
     alone.status = silent.status = Status.RACING
     alone.timeline.readings += [Reading(at, 0.1 * at, at) for at in (1.0, 2.0, 3.0, 4.0, 5.0)]
     answer = make_answer(question, [alone, silent], 50.0, is_over=is_over)
@@ -212,7 +215,7 @@ def test_one_arm_alone_is_recommended_only_if_others_have_lost(target, is_over):
     assert answer.results[0].status == ("alone" if answer.best is None else "recommended")
     said = "Nothing was compared: only a printed its metric in 50 s. Give a larger --budget."
     assert (headline(answer) == said) == (answer.best is None)
-    silent.close(Status.FAILED, "it crashed")
+    silent.status, silent.reason = Status.FAILED, "it crashed"
     assert make_answer(question, [alone, silent], 50.0, is_over=is_over).best is not None
 
 
@@ -238,9 +241,9 @@ def test_no_arm_may_reach_the_target():
 def test_arms_that_end_by_themselves_stay_in_the_answer():
     curves = {"a": rising(1, end=6), "b": rising(1.5, end=6), "c": rising(3, end=6)}
     race, field = played(curves, budget=1000.0)
-    assert 12 <= field.seconds <= 18
+    assert 12 <= field.clock.spent <= 18
     assert best_of(race).name == "a"
-    assert {each.status for each in race.entries} == {Status.ENDED}
+    assert {each.status for each in race.arms} == {Status.ENDED}
 
 
 @pytest.mark.parametrize(("end", "most"), [(100.0, 5), (12.0, 6)])
@@ -248,20 +251,20 @@ def test_arms_enter_when_others_have_left(end, most):
     """Three have room at a time, which others find where arms leave or end by themselves."""
     curves = {f"arm {n}": rising(2.0 + n % 4, 0.6 if n == 4 else 0.1 * n, end) for n in range(6)}
     race, field = played(curves, budget=250.0, room=3)
-    begun = [each for each in race.entries if each.readings]
+    begun = [each for each in race.arms if each.readings]
     assert len(begun) >= most
     assert not any(each.reason == "no memory" for each in begun)
     assert best_of(race).name == "arm 4"
-    assert field.seconds <= 250
-    assert field.room == 3 - len([each for each in race.entries if each.is_open])
+    assert field.clock.spent <= 250
+    assert field.room == 3 - len([each for each in race.arms if each.is_open])
 
 
 def test_arms_that_could_not_catch_up_do_not_enter():
     """The two that have room stay until the end."""
     curves = {name: rising(30.0) for name in "abc"}
     race, field = played(curves, budget=60.0, room=2)
-    assert {each.name: each.status for each in race.entries}["c"] is Status.WAITING
-    assert field.seconds >= 50
+    assert {each.name: each.status for each in race.arms}["c"] is Status.WAITING
+    assert field.clock.spent >= 50
 
 
 def test_finalists_are_repeated():
@@ -269,7 +272,7 @@ def test_finalists_are_repeated():
     curves = {"a": rising(1), "b": rising(6, top=0.501)}
     race, _ = played(curves, budget=200.0, seeds=2)
     answer = answer_of(race)
-    repeats = {each.arm.name: each for each in race.entries if each.seed}
+    repeats = {each.command.name: each for each in race.arms if each.seed}
     assert set(repeats) == {"a", "b"}
     assert repeats["a"].running_seconds == pytest.approx(3, abs=0.6)
     other = next(each for each in answer.results if each.name == "b")
@@ -282,7 +285,7 @@ def test_the_next_one_may_have_left():
     """Whoever reaches the level next is named, though it trained no further."""
     curves = {"a": rising(1), "b": rising(8), "c": rising(2)}
     race, _ = played(curves, budget=200.0)
-    entries = {each.arm.name: each for each in race.entries}
+    entries = {each.command.name: each for each in race.arms}
     entries["c"].status, entries["c"].reason = Status.LEFT, "no time for all"
     text = headline(answer_of(race))
     assert text.startswith("Use a: ")
@@ -312,7 +315,7 @@ def test_nobody_leaves_after_the_last_rung(laws):
     """Who trained as long as any is told apart by what it reached."""
     curves = {f"arm {n}": rising(pace, top) for n, (pace, top) in enumerate(laws)}
     race, _ = played(curves, budget=20.0 * len(curves))
-    longest = max(each.trained_seconds for each in race.firsts)
-    left = [each.trained_seconds for each in race.firsts if each.status is Status.LEFT]
+    longest = max(each.seconds for each in race.firsts)
+    left = [each.seconds for each in race.firsts if each.status is Status.LEFT]
     assert left or laws != FAR_APART
     assert max(left, default=0.0) < 0.9 * longest

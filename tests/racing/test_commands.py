@@ -5,21 +5,21 @@ from itertools import product
 import pytest
 
 from ncfbench.errors import UsageError
-from ncfbench.racing.arms import make_arms
+from ncfbench.racing.commands import make_commands
 
 
 def test_every_combination_is_an_arm():
     parameters = {"lr": ["1e-4", "1e-3"], "batch": ["8", "16", "32"]}
-    arms = make_arms(["train --lr {lr} -b {batch} {other}"], parameters=parameters)
+    arms = make_commands(["train --lr {lr} -b {batch} {other}"], parameters=parameters)
     wanted = {f"train --lr {lr} -b {b} {{other}}" for lr, b in product(*parameters.values())}
     assert {arm.filled() for arm in arms} == wanted
     assert arms[1].name == "lr=1e-4 batch=16"
-    assert make_arms(["a {seed}", "b"])[0].filled(3) == "a 3"
+    assert make_commands(["a {seed}", "b"])[0].filled(3) == "a 3"
     assert [arm.learning_rate for arm in arms[::3]] == [1e-4, 1e-3]
 
 
 def test_several_commands_race_beside_each_other():
-    arms = make_arms(["a {x}", "b"], names=["first"], parameters={"x": ["1", "2"]})
+    arms = make_commands(["a {x}", "b"], names=["first"], parameters={"x": ["1", "2"]})
     assert [arm.name for arm in arms] == ["first x=1", "first x=2", "b x=1", "b x=2"]
 
 
@@ -37,4 +37,4 @@ def test_several_commands_race_beside_each_other():
 )
 def test_impossible_arms_are_refused(words, more, said):
     with pytest.raises(UsageError, match=said):
-        make_arms(words, **more)  # type: ignore[arg-type]
+        make_commands(words, **more)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Arms of a race: commands with the values of their parameters."""
+"""Commands that race, with the values of their parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATTERN = re.compile(r"[A-Za-z_][\w-]*")
 
 
 @dataclass(frozen=True)
-class Arm:
+class Command:
     """A command, in which ``{name}`` stands for a parameter's value.
 
     Attributes:
@@ -27,19 +27,19 @@ class Arm:
     """
 
     name: str
-    command: str
+    text: str
     values: Mapping[str, str] = field(default_factory=dict)
 
     def filled(self, seed: int = 0) -> str:
         """Return the command with the values of the parameters and of the seed in place."""
-        command = self.command
+        command = self.text
         for name, value in {**self.values, SEED: str(seed)}.items():
             command = command.replace(f"{{{name}}}", value)
         return command
 
     def uses(self, name: str) -> bool:
         """Return whether a parameter, or the seed, stands in the command."""
-        return f"{{{name}}}" in self.command
+        return f"{{{name}}}" in self.text
 
     @property
     def learning_rate(self) -> float:
@@ -52,13 +52,13 @@ class Arm:
         return 0.0
 
 
-def make_arms(
+def make_commands(
     commands: Sequence[str],
     *,
     names: Sequence[str] = (),
     parameters: Mapping[str, Sequence[str]] | None = None,
-) -> list[Arm]:
-    """Return an arm for each command and each combination of the parameters' values.
+) -> list[Command]:
+    """Return a command for each text and each combination of the parameters' values.
 
     Args:
         names: of the commands, instead of their texts.
@@ -70,7 +70,7 @@ def make_arms(
     if len(names) > len(commands):
         raise UsageError(f"--name: {len(names)} names of {len(commands)} commands.")
     titles = [*names, *map(_shortened, commands[len(names) :])]
-    begun = [Arm(name, text) for name, text in zip(titles, commands, strict=True)]
+    begun = [Command(name, text) for name, text in zip(titles, commands, strict=True)]
     parameters = parameters or {}
     for name in parameters:
         _check_name(name)
@@ -95,10 +95,10 @@ def make_arms(
     return arms
 
 
-def _with_values(arm: Arm, values: Mapping[str, str], *, is_named: bool) -> Arm:
+def _with_values(command: Command, values: Mapping[str, str], *, is_named: bool) -> Command:
     texts = [f"{name}={value}" for name, value in values.items()]
-    name = " ".join([arm.name, *texts] if is_named or not texts else texts)
-    return Arm(name, arm.command, values)
+    name = " ".join([command.name, *texts] if is_named or not texts else texts)
+    return Command(name, command.text, values)
 
 
 def _shortened(command: str) -> str:
