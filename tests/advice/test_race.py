@@ -82,7 +82,7 @@ class Run:
         Run.now += self.cost.opening
         folder = path_of(plan.locations.runs_dir, config, DATASET.fingerprint)
         if folder not in Run.records:
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
             Run.records[folder] = SimpleNamespace(config=config, curve=[], summary={}, turns=[])
         self.kept, self.rows = Run.records[folder], [*Run.records[folder].curve]
         self.pace = config.batch_size * self.cost.link * (4 if config.sampler == "iid" else 1)
