@@ -1,25 +1,30 @@
 """Records of a race's arms that literals make."""
 
+from typing import Any
+
 from folders import change, floor_row, write_run
 
 from ncfbench.advice.answer import make_answer
-from ncfbench.advice.candidates import Candidate, State, Status
+from ncfbench.advice.arms import RunArm
 from ncfbench.advice.question import Question
 from ncfbench.config import complete
+from ncfbench.racing.engine import Status
 from ncfbench.runs import folder as runs
 
 FIXED = {"dataset": "tiny", "encoder": "cnn"}
+NO_RUNS: Any = None
 
 
-def entrant(name, sampler, reason="", **more):
-    config = complete(FIXED | {"sampler": sampler} | more)
-    found = Candidate(name, config, seeds=[0, 1])
+def entered(name, sampler, reason="", **more):
+    """Return an arm, which left for a reason; for an answer it has two seeds."""
+    arm = RunArm(name, complete(FIXED | {"sampler": sampler} | more), NO_RUNS)
     if reason:
-        found.leave(Status.DIVERGED if reason.startswith("diverged") else Status.LEFT, reason)
-    return found
+        arm.status = Status.DIVERGED if reason.startswith("diverged") else Status.LEFT
+        arm.reason = reason
+    return arm
 
 
-def written(runs_dir, each, recalls, ms):
+def written(runs_dir, arm, recalls, ms):
     """Return its runs, whose recall of validation links is that of test links; the first recall,
     before training, is not written.
     """
@@ -29,15 +34,15 @@ def written(runs_dir, each, recalls, ms):
             row |= validated(row)
 
     found = []
-    for seed in (0, 1):
+    for one in (arm, arm.repeat(1)):
         settings = {
             name: value
-            for name, value in each.with_seed(seed).to_dict().items()
+            for name, value in one.config.to_dict().items()
             if value is not None and name != "sampler"
         }
         losses = [9.0 - place for place in range(max(len(recalls), 2))]
         settings["errors"] = (0.003, 0.004)
-        folder = write_run(runs_dir, each.config.sampler, losses, ms, recalls, **settings)
+        folder = write_run(runs_dir, arm.config.sampler, losses, ms, recalls, **settings)
         change(folder, "curve", validate)
         found.append(runs.read(folder))
     return found
@@ -55,6 +60,10 @@ def judged_floor(floor, recall, seconds, **more):
     return row | validated(row) | more
 
 
-def answered(dataset, entrants, records, *, budget=60.0, **more):
-    state = State(dataset.fingerprint, entrants, [], first_clock=1.0, **more)
-    return make_answer(Question(FIXED), state, records, dataset, budget)
+def answered(dataset, arms, records, *, budget=60.0, spent=0.0, is_over=False):
+    """Return the answer about arms with the records of their two seeds, by name."""
+    both = [seed for arm in arms for seed in (arm, arm.repeat(1))]
+    for arm in both:
+        arm.record = next(iter(records[arm.name][arm.seed :]), None)
+    more = {"budget_seconds": budget, "spent_seconds": spent, "is_over": is_over}
+    return make_answer(Question(FIXED), both, dataset, **more)

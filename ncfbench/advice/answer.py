@@ -3,43 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from ncfbench.advice.candidates import Candidate, State, Status
+from ncfbench.advice.arms import RunArm, chance
 from ncfbench.advice.question import Question
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
+from ncfbench.racing.engine import Status
 from ncfbench.reporting.answers import Answer, kept_chance
 from ncfbench.reporting.arms import Arm, rank_soonest
 from ncfbench.reporting.floors import TITLES, FloorResult
-from ncfbench.reporting.frames import Run
+from ncfbench.reporting.frames import Run, grouped
 from ncfbench.runs.convergence import above_chance_at
 from ncfbench.runs.curves import curves_of
 from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.quality import COMPARED, n_ranked
 from ncfbench.statistics.seeds import Curves
 
 STAYED = ("recommended", "tied", "lower", "slower", "undecided")
-"""Statuses of entrants that stayed to the end."""
+"""Statuses of arms that stayed to the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RaceAnswer(Answer):
-    """The answer of a race, about all entrants.
+    """The answer of a race, about all arms.
 
     Attributes:
+        is_over: False where the race was interrupted.
+        notes: warnings, such as that the machine was busy.
         learned_above: validation recall@50 by chance, which an arm must clearly pass.
         unfitted: why floors were left out, a sentence each.
     """
 
     question: Question
-    state: State
     chance: float
     learned_above: float
     budget_seconds: float
+    spent_seconds: float
+    is_over: bool
+    notes: Sequence[str]
     sample_users: int | None
     unfitted: Sequence[str] = ()
 
@@ -50,12 +52,12 @@ class RaceAnswer(Answer):
 
     @property
     def main(self) -> list[Arm]:
-        """The entrants that stayed to the end."""
+        """The arms that stayed to the end."""
         return [arm for arm in self.arms if arm.status in STAYED]
 
     @property
     def untried(self) -> list[Arm]:
-        """The entrants that time did not suffice to begin or to evaluate."""
+        """The arms that time did not suffice to begin or to evaluate."""
         return [
             arm
             for arm in self.arms
@@ -71,43 +73,38 @@ class RaceAnswer(Answer):
     @property
     def training_share(self) -> float:
         """Share of the time that was training, not compilation, evaluation or floors."""
-        spent = self.state.spent_seconds
-        return self.training_seconds / spent if spent else 0.0
+        return self.training_seconds / self.spent_seconds if self.spent_seconds else 0.0
 
     @property
     def undecided(self) -> int:
-        """Number of entrants that left and could not yet be told from the best."""
+        """Number of arms that left and could not yet be told from the best."""
         left = (arm for arm in self.arms if arm.status == "left" and math.isfinite(arm.level))
         return sum(arm.behind is None or arm.behind.is_tie for arm in left)
 
 
 def make_answer(
     question: Question,
-    state: State,
-    records: Mapping[str, Sequence[RunRecord]],
+    arms: Sequence[RunArm],
     dataset: Dataset,
+    *,
     budget_seconds: float,
+    spent_seconds: float,
+    is_over: bool,
+    notes: Sequence[str] = (),
 ) -> RaceAnswer:
-    """Compare all entrants, and return the answer so far.
-
-    Args:
-        records: runs of each entrant, by seed; those of one that did not begin are none.
-    """
-    unranked = [
-        _unranked(question, entrant, [Run.of(record) for record in records[entrant.name]], dataset)
-        for entrant in state.entrants
-    ]
+    """Compare all arms by what their runs have written, and return the answer so far."""
+    seeds = grouped(arms, lambda arm: arm.name)
+    unranked = [_unranked(question, repeats, dataset) for repeats in seeds.values()]
     repeated = [arm.name for arm in unranked if _is_repeated(arm.measured)]
     ranked, level = rank_soonest(unranked, repeated)
     removed, by_chance = dataset.manifest.get("removed", {}), chance(dataset, "validation")
     return RaceAnswer(
         config=question.base,
-        data_fingerprint=state.fingerprint,
+        data_fingerprint=dataset.fingerprint,
         data_label="",
         arms=sorted(ranked, key=lambda arm: arm.place),
         target=level,
         question=question,
-        state=state,
         metric=question.metric,
         chance=chance(dataset, "test"),
         learned_above=by_chance,
@@ -115,44 +112,41 @@ def make_answer(
             (run for arm in unranked for run in arm.runs.values()), question.column
         ),
         budget_seconds=budget_seconds,
+        spent_seconds=spent_seconds,
+        is_over=is_over,
+        notes=notes,
         sample_users=dataset.n_users if removed.get("users_not_drawn") else None,
     )
 
 
-def _unranked(question: Question, entrant: Candidate, runs: Sequence[Run], dataset: Dataset) -> Arm:
-    cut = {entrant.with_seed(seed).seed for seed in entrant.cut}
+def _unranked(question: Question, repeats: Sequence[RunArm], dataset: Dataset) -> Arm:
+    first, cut = repeats[0], [arm.config.seed for arm in repeats if arm.is_cut]
+    runs = [Run.of(arm.record) for arm in repeats if arm.record is not None]
     measured = curves_of([run for run in runs if run.config.seed not in cut], question.column)
     timed = [run for run in runs if run.is_timed]
     return Arm(
-        name=entrant.name,
-        config=entrant.config,
+        name=first.name,
+        config=first.config,
         runs={run.config.seed: run for run in timed or runs},
-        status=_left(entrant, has_run=bool(measured.curves)) or "tied",
-        reason=entrant.reason,
+        status=_left(first, has_run=bool(measured.curves)) or "tied",
+        reason=first.reason,
         measured=measured,
         learned_at=learned_at(runs[0], dataset) if timed else None,
     )
 
 
 def _is_repeated(measured: Curves) -> bool:
-    """Return whether an entrant has more than one seed that was evaluated."""
+    """Return whether an arm has more than one seed that was evaluated."""
     return sum(math.isfinite(curve.level) for curve in measured.curves.values()) > 1
 
 
-def _left(entrant: Candidate, *, has_run: bool) -> str:
-    """Return the status of an entrant that left or did not begin; empty of one that stayed."""
-    if entrant.status in (Status.DIVERGED, Status.FAILED):
-        return entrant.status.value
+def _left(arm: RunArm, *, has_run: bool) -> str:
+    """Return the status of an arm that left or did not begin; empty of one that stayed."""
+    if arm.status in (Status.DIVERGED, Status.FAILED):
+        return arm.status.value
     if not has_run:
         return "not begun"
-    return "left" if entrant.status is Status.LEFT else ""
-
-
-def chance(dataset: Dataset, split: Split) -> float:
-    """Return the expected recall@50 of a random order of the items that are ranked for a split's
-    links, on average over users.
-    """
-    return float(np.mean(np.minimum(COMPARED / n_ranked(dataset, split), 1.0)))
+    return "left" if arm.status is Status.LEFT else ""
 
 
 def learned_at(record: RunRecord, dataset: Dataset) -> float | None:

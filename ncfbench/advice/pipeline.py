@@ -1,4 +1,4 @@
-"""Advice from beginning to end: candidates, calibration, the race, and the answer."""
+"""Advice from beginning to end: arms, calibration, the race, and the answer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ import jax
 from scipy.linalg import LinAlgError
 
 from ncfbench.advice import summary
-from ncfbench.advice.answer import RaceAnswer, by_validation, chance, make_answer
-from ncfbench.advice.candidate_runs import CandidateRuns, Clock
-from ncfbench.advice.candidates import State
+from ncfbench.advice.answer import RaceAnswer, by_validation, make_answer
+from ncfbench.advice.arms import Runs, chance
 from ncfbench.advice.question import METRIC, Question
 from ncfbench.advice.race import Race
 from ncfbench.advice.search import Search
@@ -32,6 +31,7 @@ from ncfbench.floors.floor import fit_within
 from ncfbench.floors.models import Fitted
 from ncfbench.floors.task import Task
 from ncfbench.models.towers import DeviceContent
+from ncfbench.racing.engine import Clock
 from ncfbench.reporting.beside import read_floors
 from ncfbench.reporting.floors import floors_of
 from ncfbench.runs.progress import Progress
@@ -66,12 +66,10 @@ class Advice:
     """The result of a question.
 
     Attributes:
-        state: who raced.
         is_complete: False if the race was interrupted.
     """
 
     folder: Path
-    state: State
     answer: RaceAnswer
     is_complete: bool
 
@@ -89,12 +87,12 @@ def advise(
     began: float | None = None,
     **shared: Any,
 ) -> Advice:
-    """Race candidates within a budget of time, and return what to train with, and why.
+    """Race arms within a budget of time, and return what to train with, and why.
 
     Args:
         tried: values to try by setting, such as ``{"loss": ["softmax", "log"]}``; of other
             settings those that they declare.
-        assignments: ``key=value`` strings of settings that all candidates share.
+        assignments: ``key=value`` strings of settings that all arms share.
         shared: such settings by name.
         progress: shows the race to its user; by default nothing is shown.
         began: when the budget began, by ``time.perf_counter()``; by default now.
@@ -128,8 +126,8 @@ def answer_question(
     Raises:
         DataError: the data set is not prepared or has no validation links, or a folder cannot be
             written.
-        NcfbenchError: every candidate failed.
-        UsageError: nothing can work, one candidate only, or the budget is too small for one rung.
+        NcfbenchError: every arm failed.
+        UsageError: nothing can work, one arm only, or the budget is too small for one rung.
     """
     if not budget_seconds > 0:
         raise UsageError("--budget must be positive, for example 10m.")
@@ -161,18 +159,27 @@ def answer_question(
                 say(f"No blend: to fit {best['floor']} again takes more than its share.")
                 best = None
         content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
-        state = State(dataset.fingerprint)
         here = dataclasses.replace(locations, runs_dir=folder)
-        runs = CandidateRuns(state, dataset, content, here, clock, progress, interrupted)
-        is_complete = True
+        runs = Runs(dataset, content, here, question.column, clock, progress, interrupted)
+        race, is_complete = Race(clock, [], say, search=search, runs=runs), True
         try:
-            Race(question, search, runs).run()
+            with runs.turns:
+                race.run()
         except KeyboardInterrupt:
             is_complete = False
-        state.notes += [BUSY_NOTE] if others.describe() else []
-        state.notes += [CERTAIN_NOTE] if chance(dataset, "validation") >= 1 else []
-        state.spent_seconds = clock.spent
-        answer = make_answer(question, state, runs.records(), dataset, budget_seconds)
+        for arm in race.arms:
+            arm.measure()
+        notes = [BUSY_NOTE] if others.describe() else []
+        notes += [CERTAIN_NOTE] if chance(dataset, "validation") >= 1 else []
+        answer = make_answer(
+            question,
+            race.arms,
+            dataset,
+            budget_seconds=budget_seconds,
+            spent_seconds=clock.spent,
+            is_over=is_complete,
+            notes=notes,
+        )
         progress.move(int(clock.spent), "blending")
         fitted: dict[str, tuple[Task, Fitted]] = {}
         for run in answer.best.shown.values() if answer.best and best is not None else ():
@@ -180,12 +187,12 @@ def answer_question(
                 metric, data = question.metric.replace("@", "_at_"), locations.data_dir
                 blend_run(run, metric=metric, data_dir=data, fitted=fitted, say=say)
             except (*FAILURES, LinAlgError) as error:
-                state.notes.append(f"No blend: {first_line(error)}")
+                notes.append(f"No blend: {first_line(error)}")
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
         there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
         tables.write_json(folder / ANSWER, summary.as_json(answer, folder, there))
-        return Advice(folder, state, answer, is_complete)
+        return Advice(folder, answer, is_complete)
 
 
 def _unused(folder: Path) -> Path:

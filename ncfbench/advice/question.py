@@ -23,7 +23,7 @@ class Question:
     All settings that declare values to try compete.
 
     Attributes:
-        fixed: settings that all candidates share, by name; the data set above all.
+        fixed: settings that all arms share, by name; the data set above all.
         metric: what ranking is judged by: ``recall@50``, ``ndcg@20``, ``mrr`` ...
         tried: values to try by setting, in place of the declared ones.
 

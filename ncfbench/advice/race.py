@@ -1,37 +1,46 @@
-"""The race for the best ranking: candidates train in turn until the budget is spent.
+"""The race for the best ranking: arms train in turn until the budget is spent.
 
-It goes in rungs. In a rung all candidates train to the same clock; then they are judged, some
-leave, and the rest is planned with the times measured so far.
-
-Once the leader is at rest, or much of the budget is spent, neighbours of the leader enter in waves:
-training on would show little new then, and others may rank better. A wave trains to the clock of
-the race in rungs of its own, from a fourth of it, each of twice the clock of the one before; at the
-end of each, those leave that cannot win, and half of the others. One that comes to lead draws its
-own neighbours.
+It goes in rungs, as all races do. Once the leader is at rest, or much of the budget is spent,
+neighbours of the leader enter in waves: training on would show little new then, and others may rank
+better. A wave trains to the clock of the race in rungs of its own, from a fourth of it, each of
+twice the clock of the one before; at the end of each, those leave that cannot win, and half of the
+others. One that comes to lead draws its own neighbours.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, product
 
 import numpy as np
 
-from ncfbench.advice.answer import learned_at
-from ncfbench.advice.candidate_runs import CandidateRuns
-from ncfbench.advice.candidates import Candidate, Status
-from ncfbench.advice.field import FirstField
-from ncfbench.advice.question import Question
-from ncfbench.advice.search import Search
-from ncfbench.errors import NcfbenchError
-from ncfbench.racing.rule import Curve, Decision, Standing, decide
-from ncfbench.racing.rungs import Plan, arms_of_rungs, plan_rungs
-from ncfbench.runs.curves import curve_of
+from ncfbench.advice.arms import RunArm, Runs
+from ncfbench.advice.search import Choice, Search
+from ncfbench.errors import NcfbenchError, UsageError
+from ncfbench.racing import engine
+from ncfbench.racing.engine import Over, Status
+from ncfbench.racing.rule import Curve, Standing
+from ncfbench.racing.rungs import Pace, plan_rungs
+
+TURNS = 3
+"""Number of turns in the first rung; all turns have about the same seconds of training."""
+FIRST_SHARE, MOST = 1 / 60, 1 / 40
+"""Share of the budget that the first rung's clock is, and that it is at most where evaluations take
+long: of the portfolio's curves on six data sets the best four after 8 s hold the best after 45 s on
+each, those after 4 s on three (benchmarks/results/portfolio-cpu.json).
+"""
+LEAST_GROWTHS = ((4.0, 3), (2.8, 3), (2.0, 2))
+"""Wanted growth of the clock from the first rung to the last, and the fewest arms to begin
+with. Fewer begin until the first of these is reached, else the second, and so on.
+"""
+TIMED_SECONDS = 0.5
+"""Seconds of training that the first arm is timed by."""
+
 
 NEWCOMERS = 6
-"""Most candidates of a wave."""
+"""Largest number of arms in a wave."""
 RESTED = 0.985
 """Share of its best metric that a leader at rest had after half of its training, and that one of a
 wave must be able to reach.
@@ -49,7 +58,7 @@ BEGINS = 1 / 4
 rates and large dimensions learn late (docs/advice.md).
 """
 SEEDED = 2
-"""Best candidates that get further seeds, of which one is recommended."""
+"""Best arms that get further seeds, of which one is recommended."""
 SEED_SHARE = 0.3
 """Share of the budget that is kept for further seeds."""
 AFTER_TOP = 1.25
@@ -63,135 +72,184 @@ TRAINING_SHARE = 0.4
 
 
 @dataclass
-class Race:
-    """A race.
+class Race(engine.Race[RunArm]):
+    """A race of runs.
 
     Args:
-        search: names the neighbours of a leader.
-        runs: of the race's candidates, with its state and its clock.
+        search: names who begins, and the neighbours of a leader.
+        runs: what the arms share.
+
+    Attributes:
+        pool: who may begin later, the most promising first.
+        first_clock: training clock at the end of the first rung, in seconds.
     """
 
-    question: Question
-    search: Search
-    runs: CandidateRuns
-
-    def __post_init__(self) -> None:
-        self.state, self.clock = self.runs.state, self.runs.clock
-        self.progress = self.runs.progress
-
-    def run(self) -> None:
-        """Race until the budget is spent.
-
-        Raises:
-            KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved.
-            NcfbenchError: no candidate is left.
-            UsageError: see :meth:`FirstField.choose`.
-        """
-        with self.runs.turns:
-            FirstField(self.search, self.runs).choose()
-            target: float | None = self.state.first_clock
-            while target is not None:
-                self.runs.train(self.state.racing, 0, target)
-                target = self._after_rung(self._end_rung(target))
-            self._train_seeds()
-        self.state.is_over = True
-
-    def _end_rung(self, clock: float) -> float | None:
-        """End a rung: keep, judge, plan the rest; return the clock of the next rung, or None."""
-        state = self.state
-        self.runs.keep()
-        state.clock = clock
-        arms = self._arms()
-        if not arms:
-            first = state.entrants[0]
-            raise NcfbenchError(f"No candidate is left. {first.name} {first.reason}")
-        plan = self._plan()
-        state.horizon = plan.horizon if plan else clock
-        # Without time for a rung more nobody leaves for want of it.
-        keep = arms_of_rungs(len(arms), 2)[1] if plan else len(arms)
-        decision = decide(arms, state.horizon, keep)
-        for candidate in state.racing:
-            if candidate.name in decision.dropped:
-                reason = f"after {clock:.3g} s: {decision.dropped[candidate.name]}"
-                self.runs.leave(candidate, reason)
-        plan = None if plan is None or self.runs.are_done(state.racing) else self._plan()
-        self._say_rung(arms, decision, plan.horizon if plan else None)
-        return plan.clocks[0] if plan else None
-
-    def _say_rung(
-        self, arms: Mapping[str, Standing], decision: Decision, horizon: float | None
-    ) -> None:
-        leads = f"{decision.leader} leads"
-        if arms[decision.leader].learned_at is None:
-            leads = "none is better than chance yet"
-        leave = f"{len(decision.dropped)} leave, " if decision.dropped else ""
-        rest = f", on to {horizon:.3g} s" if horizon else ""
-        self.progress.say(
-            f"{self.clock.spent:.0f} s: trained {self.state.clock:.3g} s each, {leads};"
-            f" {leave}{len(self.state.racing)} stay{rest}."
-        )
-
-    def _after_rung(self, target: float | None) -> float | None:
-        """Return the clock of the next rung, after waves where it is time for them; None for none.
-
-        Args:
-            target: clock of the next rung as it was planned; None where none was.
-        """
-        # Without another rung there may be nothing left to train, or no time.
-        while (target is None or self._is_at_rest() or self._is_late) and self._wave():
-            target = self._next_rung()
-        if self._is_at_rest():
-            return None
-        if target is None and not self.runs.are_done(self.state.racing):
-            return self._next_rung()
-        return target
-
-    def _next_rung(self) -> float | None:
-        """Return the clock of one more rung; None where there is no time for it."""
-        plan = self._plan()
-        return plan.clocks[0] if plan else None
-
-    def _plan(self) -> Plan | None:
-        """Plan the rest, less what is kept for further seeds."""
-        seconds, racing = self.clock.left - self._kept, self.state.racing
-        return plan_rungs(seconds, self.state.clock, len(racing), self.runs.pace(racing))
+    search: Search = field(kw_only=True)
+    runs: Runs = field(kw_only=True)
+    pool: list[Choice] = field(default_factory=list, init=False)
+    first_clock: float = field(default=0.0, init=False)
 
     @property
-    def _kept(self) -> float:
-        return SEED_SHARE * self.clock.budget_seconds
+    def active(self) -> list[RunArm]:
+        """Arms of the first seed that have not left."""
+        return [arm for arm in self.firsts if arm.status is Status.RACING]
 
-    def _arms(self) -> dict[str, Standing]:
-        """Return the arms in the race; one that time did not suffice to begin leaves."""
-        arms = {}
-        for candidate in self.state.racing:
-            record, config = self.runs.read(candidate, 0), candidate.config
-            if record is None:
-                candidate.leave(Status.LEFT, "no time to begin")
-                continue
-            arms[candidate.name] = Standing(
-                curve_of(record, self.question.column),
-                config.sampler,
-                learned_at=learned_at(record, self.runs.dataset),
-                loss=config.loss,
-                encoder=config.encoder,
-                learning_rate=config.learning_rate,
+    def begin(self) -> None:
+        """Choose who begins, who may follow, and the clock of the first rung, by the first turns of
+        one arm.
+
+        Raises:
+            KeyboardInterrupt: interrupted.
+            NcfbenchError: every arm failed.
+            UsageError: one arm only, or the budget is too small for two and one rung.
+        """
+        choices = self.search.first_field()
+        if len(choices) == 1 and not self.search.neighbours(choices[0].config, ()):
+            raise UsageError(
+                f"There is one arm only, {choices[0].name}: nothing to race. Let more be tried,"
+                " or train it with ncfbench run."
             )
+        self.say(f"Search: begins with {len(choices)} arms; timing the first.")
+        self.runs.progress.move(int(self.clock.spent), "timing")
+        seconds = min(TIMED_SECONDS, FIRST_SHARE * self.clock.budget_seconds / TURNS)
+        while choices:
+            (first,) = self._enter([choices.pop(0)])
+            for turns in (1, 2):
+                self.train([first], turns * seconds)
+                self.runs.keep()
+                first.measure()
+            if first.status is Status.RACING:
+                break
+        else:
+            self._require_arms()
+        self._choose(first, choices)
+        self.turn_seconds = self.first_clock / TURNS
+        self.say(f"{self.clock.spent:.0f} s: {len(self.active)} race first; others follow.")
+
+    def _enter(self, choices: Sequence[Choice]) -> list[RunArm]:
+        arms = [RunArm(choice.name, choice.config, self.runs) for choice in choices]
+        self.arms += arms
         return arms
 
-    def _leader(self) -> tuple[Candidate, Standing] | None:
-        """Return the candidate of the best metric so far; None while all are at chance."""
-        arms = self._arms()
-        able = [each for each in self.state.racing if arms[each.name].learned_at is not None]
-        best = min(able, key=lambda each: arms[each.name].curve.level, default=None)
-        return None if best is None else (best, arms[best.name])
+    def _choose(self, first: RunArm, choices: Sequence[Choice]) -> None:
+        """Let as many begin as there is time for, those of the first one's encoder if others do not
+        fit.
+
+        Raises:
+            UsageError: the budget is too small for two arms and one rung.
+        """
+        alike_first = sorted(choices, key=lambda other: other.config.encoder != first.encoder)
+        self.first_clock, opening = self._first_clock(first), self.pace([first]).opening
+
+        def pace_of(others: Sequence[Choice]) -> Pace:
+            return self.runs.costs.pace([first.encoder, *(each.config.encoder for each in others)])
+
+        def needs(others: Sequence[Choice], growth: float) -> float:
+            pace = pace_of(others)
+            one = pace.opening + growth * pace.training * self.first_clock + 2 * pace.saving
+            return (1 + len(others)) * one - opening
+
+        for order, (growth, fewest) in product((choices, alike_first), LEAST_GROWTHS):
+            for size in range(len(order), min(fewest, 1 + len(order)) - 2, -1):
+                left = self.clock.left - needs(order[:size], 1)
+                plan = plan_rungs(left, self.first_clock, 1 + size, pace_of(order[:size]))
+                if plan is not None and plan.horizon >= growth * self.first_clock:
+                    self._enter(order[:size])
+                    self.pool = [*order[size:]]
+                    return
+        seconds = needs(alike_first[:1], LEAST_GROWTHS[-1][0])
+        seconds += self.clock.spent + self.clock.reserve_seconds
+        raise UsageError(
+            f"--budget: {self.clock.budget_seconds:.0f} s are too short: two arms need about"
+            f" {math.ceil(1.2 * seconds / 10) * 10} s here."
+        )
+
+    def _first_clock(self, first: RunArm) -> float:
+        """Return the clock of the first rung; an arm has trained its first turns."""
+        budget, summary = self.clock.budget_seconds, first.record.summary if first.record else {}
+        seconds, trained = (summary.get(f"{of}_seconds") for of in ("full_iteration", "train"))
+        clock = max(FIRST_SHARE * budget, TURNS * self.runs.costs.evaluation(first.encoder))
+        # More than all its epochs take, twice for the noise of times, a run of few does not train.
+        epochs, batch_size = first.config.epochs, first.config.batch_size
+        iterations = 2 * epochs * self.runs.dataset.graph.n_links / batch_size
+        whole = iterations * seconds if epochs and seconds else math.inf
+        return max(min(clock, MOST * budget, whole), trained or 0.0)
+
+    def train(self, arms: Sequence[RunArm], target: float, is_over: Over | None = None) -> None:
+        """Open the runs of arms while there is time, and train them to a clock."""
+        for arm in arms:
+            arm.start()
+        super().train(arms, target, is_over)
+
+    def left_for(self, arm: RunArm) -> float:
+        """Return the seconds that an arm may train, if it can be evaluated and saved then."""
+        self.runs.give_up()
+        left = self.runs.left(arm) if arm.can_train else 0.0
+        return left if left > arm.least_seconds else 0.0
+
+    def measure(self) -> None:
+        """Evaluate and save the open runs; one that time did not suffice to begin leaves."""
+        self.runs.keep()
+        for arm in self.active:
+            arm.measure()
+            if arm.record is None:
+                arm.status, arm.reason = Status.LEFT, "no time to begin"
+
+    def judge(self) -> None:
+        """Judge the arms.
+
+        Raises:
+            NcfbenchError: none is left.
+        """
+        self._require_arms()
+        super().judge()
+
+    def _require_arms(self) -> None:
+        if not self.active:
+            raise NcfbenchError(f"No arm is left. {self.arms[0].name} {self.arms[0].reason}")
+
+    @property
+    def is_done(self) -> bool:
+        """True if all arms have trained all their epochs."""
+        return all(arm.is_done for arm in self.active)
+
+    def next_rung(self) -> float | None:
+        """Return the clock of the next rung, after waves where it is time for them; None for none.
+
+        Without another rung there may be nothing left to train, or no time.
+        """
+        if not self.reached:
+            return self.first_clock
+        target = None
+        if self.horizon > self.reached and not self.is_done:
+            target = super().next_rung()
+        while (target is None or self._is_at_rest() or self._is_late) and self._wave():
+            target = super().next_rung()
+        if self._is_at_rest():
+            return None
+        return super().next_rung() if target is None and not self.is_done else target
+
+    def pace(self, arms: Sequence[RunArm]) -> Pace:
+        """Return the mean pace of some arms, by their encoders."""
+        return self.runs.costs.pace([arm.encoder for arm in arms])
+
+    @property
+    def rung_seconds(self) -> float:
+        """Seconds left, less those that are kept for further seeds."""
+        return self.clock.left - SEED_SHARE * self.clock.budget_seconds
+
+    def _ranked(self, arms: Sequence[RunArm] | None = None) -> list[tuple[RunArm, Standing]]:
+        """Return the arms that have not left, of some or all, those of the best metric first."""
+        racing = [arm for arm in (arms or self.arms) if arm in self.active]
+        known = [(arm, standing) for arm in racing if (standing := arm.standing)]
+        return sorted(known, key=lambda pair: pair[1].curve.level)
 
     def _is_at_rest(self) -> bool:
         """Return whether the leader is at rest, and all others too: one that learns late may pass
         it.
         """
-        least, curves = LEAST_REST * self.clock.budget_seconds, []
-        for arm in self._arms().values():
-            curves += [] if arm.learned_at is None else [arm.curve]
+        least = LEAST_REST * self.clock.budget_seconds
+        curves = [each.curve for _, each in self._ranked() if each.learned_at is not None]
         return bool(curves) and all(each.clock >= least and rests(each) for each in curves)
 
     @property
@@ -200,32 +258,29 @@ class Race:
 
     def _wave(self) -> bool:
         """Train a wave of neighbours; return False where there is no time for one, or nobody."""
-        state, found = self.state, self._leader()
-        wave = [] if found is None else self._newcomers()
-        if found is None or not wave:
+        able = [(arm, each) for arm, each in self._ranked() if each.learned_at is not None]
+        choices = self._newcomers() if able else []
+        if not choices:
             return False
-        _, ahead = found
-        for each in wave:
-            state.entrants.append(each)
-            if each in state.pool:
-                state.pool.remove(each)
-        target, entered = self._first_rung, len(wave)
+        leader, ahead = able[0]
+        self.pool = [choice for choice in self.pool if choice not in choices]
+        wave, target = self._enter(choices), self._first_rung
         while wave:
-            self.runs.train(wave, 0, target)
-            self.runs.keep()
+            self.train(wave, target)
+            self.measure()
             wave = self._promising(wave, ahead.curve, target)
-            if target >= state.clock or self._left <= 0:
+            if target >= self.reached or self._left <= 0:
                 break
-            target = min(2 * target, state.clock)
-        stay = ", ".join(each.name for each in wave) or "none"
-        tried = f"{entered} beside {found[0].name} were tried"
-        self.progress.say(f"{self.clock.spent:.0f} s: {tried}; of these stay: {stay}.")
+            target = min(2 * target, self.reached)
+        stay = ", ".join(arm.name for arm in wave) or "none"
+        tried = f"{len(choices)} beside {leader.name} were tried"
+        self.say(f"{self.clock.spent:.0f} s: {tried}; of these stay: {stay}.")
         return True
 
     @property
     def _first_rung(self) -> float:
         """Clock of the first rung of a wave."""
-        return max(self.state.first_clock, BEGINS * self.state.clock)
+        return max(self.first_clock, BEGINS * self.reached)
 
     @property
     def _left(self) -> float:
@@ -233,79 +288,80 @@ class Race:
         share = SEED_SHARE if self._is_at_rest() else TRAINING_SHARE
         return self.clock.left - share * self.clock.budget_seconds
 
-    def _newcomers(self) -> list[Candidate]:
-        """Return as many as there is time for of those beside the leader, then beside others."""
-        state, left, arms = self.state, self._left, self._arms()
-        rungs = 1 + math.ceil(math.log2(max(state.clock / self._first_rung, 1.0)))
-        order = sorted(state.racing, key=lambda each: arms[each.name].curve.level)
-        pace = self.runs.pace(order[:1])
-        if left < pace.opening + pace.training * state.clock:
+    def _newcomers(self) -> list[Choice]:
+        """Return as many as there is time for of those beside the leader, then beside others: what
+        is left of the first field, and neighbours.
+        """
+        left, order = self._left, [arm for arm, _ in self._ranked()]
+        rungs = 1 + math.ceil(math.log2(max(self.reached / self._first_rung, 1.0)))
+        pace = self.pace(order[:1])
+        if left < pace.opening + pace.training * self.reached:
             return []
-        near = (other for leader in order for other in self.search.near(state, leader))
-        found: list[Candidate] = []
-        for other in {other.name: other for other in near}.values():
-            pace = self.runs.pace([other])
+        known = {*(arm.name for arm in self.arms), *(choice.name for choice in self.pool)}
+        near = {choice.name: choice for choice in self.pool}
+        for leader in order:
+            near |= {each.name: each for each in self.search.neighbours(leader.config, known)}
+        newcomers: list[Choice] = []
+        for choice in near.values():
+            pace = self.runs.costs.pace([choice.config.encoder])
             takes = pace.opening + pace.training * self._first_rung * (1 + rungs / 2)
-            if left >= takes and len(found) < NEWCOMERS:
-                found.append(other)
+            if left >= takes and len(newcomers) < NEWCOMERS:
+                newcomers.append(choice)
                 left -= takes
-        return found
+        return newcomers
 
-    def _promising(self, wave: list[Candidate], ahead: Curve, target: float) -> list[Candidate]:
+    def _promising(self, wave: Sequence[RunArm], ahead: Curve, target: float) -> list[RunArm]:
         """Return those of a wave that train on; the others leave."""
-        arms = self._arms()
-        racing = [each for each in wave if each.status is Status.RACING]
-        racing.sort(key=lambda each: arms[each.name].curve.level)
-        keep = math.ceil(len(racing) / 2) if target < self.state.clock else len(racing)
-        for place, each in enumerate(racing):
-            curve, reason = arms[each.name].curve, f"place {place + 1} of {len(racing)} in a wave"
-            if curve.best(self.state.clock) > RESTED * ahead.level:
+        ranked = [(arm, each.curve) for arm, each in self._ranked(wave)]
+        keep = math.ceil(len(ranked) / 2) if target < self.reached else len(ranked)
+        for place, (arm, curve) in enumerate(ranked, 1):
+            reason = f"ranked {place} of {len(ranked)} in a wave" if place > keep else ""
+            if curve.best(self.reached) > RESTED * ahead.level:
                 reason = "cannot come near its leader"
-            elif place < keep:
-                continue
-            self.runs.leave(each, f"after {curve.clock:.3g} s: {reason}")
-        return [each for each in racing if each.status is Status.RACING]
+            if reason:
+                self.leave({arm: reason}, curve.clock)
+        return [arm for arm, _ in ranked if arm.status is Status.RACING]
 
-    def _train_seeds(self) -> None:
+    def repeat(self) -> None:
         """Train further seeds of the two best while there is time."""
-        arms = self._arms()
-        if all(arm.learned_at is None for arm in arms.values()):
+        ranked = self._ranked()
+        if all(standing.learned_at is None for _, standing in ranked):
             return
-        order = sorted(self.state.racing, key=lambda each: arms[each.name].curve.level)
-        finalists = order[:SEEDED]
-        top = max(_top_clock(arms[each.name].curve) for each in finalists)
-        target = min(AFTER_TOP * top, self.state.clock)
+        finalists = [arm for arm, _ in ranked[:SEEDED]]
+        top = max(_top_clock(standing.curve) for _, standing in ranked[:SEEDED])
+        target = min(AFTER_TOP * top, self.reached)
         for seed in range(1, MOST_SEEDS):
             finalists = finalists[: self._seeds_in_time(finalists, target)]
             if not finalists:
                 return
-            for candidate in finalists:
-                candidate.seeds = [*candidate.seeds, seed]
-            self.progress.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
+            repeats = [arm.repeat(seed) for arm in finalists]
+            self.arms += repeats
+            self.say(f"Seed {seed + 1} of {', '.join(arm.name for arm in finalists)}.")
             try:
-                self.runs.train(finalists, seed, target)
+                self.train(repeats, target)
                 self.runs.keep()
             finally:
                 # Without the best one of them a further seed of another would decide alone.
                 have_lasted = True
-                for candidate in finalists:
-                    have_lasted = have_lasted and self._lasted(candidate, seed, top)
-                    candidate.cut |= set() if have_lasted else {seed}
+                for arm in repeats:
+                    arm.measure()
+                    have_lasted = have_lasted and self._has_lasted(arm, top)
+                    arm.is_cut = not have_lasted
 
-    def _lasted(self, candidate: Candidate, seed: int, top: float) -> bool:
+    def _has_lasted(self, arm: RunArm, top: float) -> bool:
         """Return whether a further seed was evaluated about as late as the first seeds were best:
         where the machine slows down, the budget ends it sooner.
         """
-        record, column = self.runs.read(candidate, seed), self.question.column
-        if record is None:
+        if arm.record is None:
             return False
-        seconds = [row["train_seconds"] for row in record.curve if row[column] is not None]
-        is_done = record.summary["status"] == "finished"
+        curve, column = arm.record.curve, self.runs.column
+        seconds = [row["train_seconds"] for row in curve if row[column] is not None]
+        is_done = arm.record.summary["status"] == "finished"
         return is_done or max(seconds, default=0.0) >= LASTED * top
 
-    def _seeds_in_time(self, finalists: Sequence[Candidate], least: float) -> int:
+    def _seeds_in_time(self, finalists: Sequence[RunArm], least: float) -> int:
         """Return the number of finalists with time for a further run of some seconds at least."""
-        paces = (self.runs.pace([each]) for each in finalists)
+        paces = (self.pace([arm]) for arm in finalists)
         takes = accumulate(pace.opening + pace.training * least + pace.saving for pace in paces)
         return sum(seconds <= self.clock.left for seconds in takes)
 

@@ -1,4 +1,4 @@
-"""The candidates of a race for recall: a first field, and neighbours of its leaders.
+"""The arms of a race for recall: a first field, and neighbours of its leaders.
 
 The first field is the portfolio (:data:`ncfbench.catalog.presets.PORTFOLIO`), as far as the data
 and the question allow, and its first member with each value that was asked for. Later ones differ
@@ -12,9 +12,8 @@ import itertools
 import math
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
-from ncfbench.advice.candidates import Candidate, State
 from ncfbench.advice.space import Space
 from ncfbench.catalog import BUILT_IN, all_settings
 from ncfbench.catalog.presets import PORTFOLIO
@@ -28,8 +27,15 @@ ORDER = ("learning_rate", "dimension", "word_dropout", "batch_size", "stratum_si
 """Settings that newcomers differ in first: recall depends on them most."""
 
 
+class Choice(NamedTuple):
+    """Settings that an arm may have, and their name."""
+
+    name: str
+    config: RunConfig
+
+
 class Search:
-    """Candidates of a space. All have the same name for the same settings.
+    """Arms of a space. All have the same name for the same settings.
 
     Args:
         asked: settings whose values to try the question names.
@@ -51,7 +57,7 @@ class Search:
                 same[f"({name})" if same else ""] = space.point(config)
 
     def readers(self) -> list[RunConfig]:
-        """Return points whose user towers read all that any candidate's reads."""
+        """Return points whose user towers read all that any arm's reads."""
         towers = self.space.tried.get("user_tower", ())
         histories = self.space.tried.get("history_of", ()) if "history" in towers else ()
         found = [self.start, *(config for _, config in self._members)]
@@ -61,8 +67,8 @@ class Search:
                 found.append(self.space.config(start | {"user_tower": "history", "history_of": of}))
         return found
 
-    def first_field(self) -> list[Candidate]:
-        """Return the candidates that begin, the first one before all, then who shows the values
+    def first_field(self) -> list[Choice]:
+        """Return the arms that begin, the first one before all, then who shows the values
         that were asked for.
         """
         asked = []
@@ -72,7 +78,7 @@ class Search:
                     asked.append(self._nearest_point({**PORTFOLIO["good"], name: value}))
         members = [config for _, config in self._members]
         field = dict.fromkeys([self.start, *asked, *members])
-        return [self._candidate(config) for config in field]
+        return [self._choice(config) for config in field]
 
     def _portfolio(self) -> Iterator[tuple[str, RunConfig]]:
         """Yield the portfolio without encoders that are not tried; all of it with others, if none
@@ -92,16 +98,11 @@ class Search:
             for name, value in PORTFOLIO[member].items()
         )
 
-    def near(self, state: State, leader: Candidate) -> list[Candidate]:
-        """Return who may enter beside a leader: what is left of the first field, and neighbours."""
-        known = {each.name for each in (*state.entrants, *state.pool)}
-        return [*state.pool, *self.neighbours(leader, known)]
-
-    def neighbours(self, leader: Candidate, known: Container[str]) -> list[Candidate]:
-        """Return the neighbours of a candidate whose names are not known yet, the most promising
+    def neighbours(self, leader: RunConfig, known: Container[str]) -> list[Choice]:
+        """Return the neighbours of an arm whose names are not known yet, the most promising
         first.
         """
-        own = self.space.point(leader.config)
+        own = self.space.point(leader)
 
         def place(config: RunConfig) -> int:
             point = self.space.point(config)
@@ -109,10 +110,10 @@ class Search:
             places = [ORDER.index(name) for name in differing if name in ORDER]
             return min(places, default=len(ORDER))
 
-        found = map(self._candidate, sorted(self.space.neighbours(leader.config), key=place))
-        return [candidate for candidate in found if candidate.name not in known]
+        choices = map(self._choice, sorted(self.space.neighbours(leader), key=place))
+        return [choice for choice in choices if choice.name not in known]
 
-    def _candidate(self, config: RunConfig) -> Candidate:
+    def _choice(self, config: RunConfig) -> Choice:
         if "probe_links" not in self.space.fixed:
             config = dataclasses.replace(config, probe_links=PROBE_LINKS)
         point, kinds = self.space.point(config), _kinds(config)
@@ -127,7 +128,7 @@ class Search:
             (words or {"": differing(self._usual)}).items(), key=lambda own: len(own[1])
         )
         shown = [kind for kind, setting in zip(kinds, NAMED, strict=True) if setting in point]
-        return Candidate(" ".join(filter(None, [*shown, name, *more])), config)
+        return Choice(" ".join(filter(None, [*shown, name, *more])), config)
 
     def _nearest_point(self, wanted: Mapping[str, Any]) -> RunConfig:
         """Return the point that is nearest to some settings."""

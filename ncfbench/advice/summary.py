@@ -27,7 +27,7 @@ LEAST_TRAINING = 1 / 3
 ENOUGH_SEEDS = 3
 """Seeds of a finalist from which on nothing is said of them."""
 JUDGED_EPOCHS = 2
-"""Epochs that the next budget gives to the furthest entrant, where no choice can be justified."""
+"""Epochs that the next budget gives to the furthest arm, where no choice can be justified."""
 
 
 def headline(answer: RaceAnswer, *, has_block: bool = True) -> str:
@@ -39,7 +39,7 @@ def headline(answer: RaceAnswer, *, has_block: bool = True) -> str:
 
 def caveats(answer: RaceAnswer) -> list[Caveat]:
     """Return what the answer rests on, and what speaks against it."""
-    found, best = [Caveat("note", note) for note in answer.state.notes], answer.best
+    found, best = [Caveat("note", note) for note in answer.notes], answer.best
     if answer.training_share < LEAST_TRAINING:
         text = f"Too little of the budget was training ({answer.training_share:.0%}): no answer."
         found.append(Caveat("undertrained", f"{text} A larger --budget gives one."))
@@ -49,7 +49,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
             text = f"{counted(len(best.deciding), 'seed')} of each finalist."
             found.append(Caveat("few_seeds", text))
     if answer.undecided:
-        text = f"{counted(answer.undecided, 'candidate')} left before they could be told from it."
+        text = f"{counted(answer.undecided, 'arm')} left before they could be told from it."
         found.append(Caveat("few_arms", text))
     if answer.untried:
         names = ", ".join(arm.name for arm in answer.untried)
@@ -100,19 +100,19 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
     Args:
         folder, locations: as for :func:`next_steps`.
     """
-    question, state = answer.question, answer.state
+    question = answer.question
     found = caveats(answer)
     deploy = deployment(answer, found, locations)
     return {
         "format": 1,
         "dataset": question.base.dataset,
-        "data_fingerprint": state.fingerprint,
+        "data_fingerprint": answer.data_fingerprint,
         "tried": {name: list(values) for name, values in question.tried.items()},
         **answers.facts(answer),
         "budget_seconds": answer.budget_seconds,
-        "spent_seconds": state.spent_seconds,
+        "spent_seconds": answer.spent_seconds,
         "training_seconds": answer.training_seconds,
-        "is_over": state.is_over,
+        "is_over": answer.is_over,
         "sample_users": answer.sample_users,
         "deploy": deploy,
         "headline": headline(answer, has_block=bool(deploy)),
@@ -144,7 +144,7 @@ def advise_command(question: Question, budget_seconds: float, locations: Mapping
 def _no_choice(answer: RaceAnswer) -> str:
     judged = [arm.curve.clock for arm in answer.main if math.isfinite(arm.level)]
     if not judged:
-        return "No choice yet: no candidate has been evaluated. Give a larger --budget."
+        return "No choice yet: no arm has been evaluated. Give a larger --budget."
     after = three_digits(min(judged))
     return (
         f"No choice can be justified: after {after} s of training each, the validation recall@50 of"
@@ -173,5 +173,5 @@ def _row(answer: RaceAnswer, arm: Arm) -> dict[str, Any]:
         "times_slower_expected": arm.expected if is_expected else None,
         **answers.values_of(answer, arm),
         "config": json.dumps(config.to_dict(), sort_keys=True),
-        "data_fingerprint": answer.state.fingerprint,
+        "data_fingerprint": answer.data_fingerprint,
     }

@@ -35,7 +35,7 @@ def advise(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Any other setting, for all candidates.",
+            help="Any other setting, for all arms.",
             show_default=False,
         ),
     ] = None,
@@ -46,7 +46,7 @@ def advise(
 ) -> None:
     """Say what to train with on a data set, and whether to train at all.
 
-    Candidates train in turn until the budget is spent. Slow ones are dropped, and variants of the
+    Arms train in turn until the budget is spent. Slow ones are dropped, and variants of the
     leaders are added. The answer names the settings, what they reach and when, what is reached
     without training, what each choice is worth, and how far to trust it.
 

@@ -18,9 +18,6 @@ from ncfbench.racing.rule import Standing, decide
 from ncfbench.racing.rungs import FINALISTS, GROWTH, Pace, Plan, arms_of_rungs, plan_rungs
 from ncfbench.reporting.formats import three_digits
 
-LEAST_TURN = 0.05
-"""Seconds of the shortest turn, which ends a rung."""
-
 
 class Status(StrEnum):
     """The state of an arm; its reason says why it left, failed, did not begin or how it ended."""
@@ -117,7 +114,8 @@ class Race(ABC, Generic[A]):
         reached: training clock at the end of the last rung, in seconds; 0 before.
         horizon: clock at which the race is expected to end.
         finalists, growth: of the plan (:func:`ncfbench.racing.rungs.plan_rungs`).
-        turn_seconds: of a turn.
+        turn_seconds: of a turn; 0 for all that is missing.
+        least_turn: seconds of the shortest turn, which ends a rung.
     """
 
     clock: Clock
@@ -128,6 +126,7 @@ class Race(ABC, Generic[A]):
     turn_seconds: float = field(default=0.0, init=False)
     finalists: ClassVar[int] = FINALISTS
     growth: ClassVar[float] = GROWTH
+    least_turn: ClassVar[float] = 0.0
 
     @property
     def firsts(self) -> list[A]:
@@ -169,6 +168,11 @@ class Race(ABC, Generic[A]):
     @abstractmethod
     def rung_seconds(self) -> float:
         """Wall seconds left for the rungs, less those that are kept for repeats."""
+
+    @property
+    def is_done(self) -> bool:
+        """True if nothing is left to train."""
+        return not self.active
 
     def left_for(self, arm: A) -> float:
         """Return the seconds that an arm may train now; none or fewer where there is no time."""
@@ -217,7 +221,7 @@ class Race(ABC, Generic[A]):
             if (left := self.left_for(least)) <= 0:
                 waiting.remove(least)
                 continue
-            missing = max(target - least.seconds, LEAST_TURN)
+            missing = max(target - least.seconds, self.least_turn)
             self.turn(least, min(self.turn_seconds or missing, missing, left), stop)
 
     def turn(self, arm: A, seconds: float, is_over: Over) -> None:
@@ -247,7 +251,7 @@ class Race(ABC, Generic[A]):
         is_able = standings[decision.leader].learned_at is not None
         leads = f"{decision.leader} leads" if is_able else "none is better than chance yet"
         leave = f"{len(leaving)} leave, " if leaving else ""
-        more = self.plan() if plan else None
+        more = self.plan() if plan and not self.is_done else None
         rest = f", on to {three_digits(more.horizon)} s" if more else ""
         self.say(
             f"{self.clock.spent:.0f} s: trained {three_digits(self.reached)} s each, {leads};"
@@ -266,11 +270,11 @@ class Race(ABC, Generic[A]):
         """Return the arms that leave where no rung follows, of those that the rule drops."""
         return dropped
 
-    def leave(self, reasons: Mapping[A, str]) -> None:
-        """Let arms leave, with the clock that they trained to."""
+    def leave(self, reasons: Mapping[A, str], reached: float | None = None) -> None:
+        """Let arms leave, with the clock that they trained to: by default that of the race."""
+        clock = three_digits(self.reached if reached is None else reached)
         for arm, reason in reasons.items():
-            arm.status = Status.LEFT
-            arm.reason = f"after {three_digits(self.reached)} s: {reason}"
+            arm.status, arm.reason = Status.LEFT, f"after {clock} s: {reason}"
         end_all([*reasons])
 
 

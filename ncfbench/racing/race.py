@@ -32,7 +32,7 @@ OPEN_GROWTH = 1.25
 """Growth of the clock up to which arms run whose lines are awaited."""
 OPEN_SHARE = 1 / 3
 """Share of the budget after which two arms with one line are enough to judge."""
-NO_LINE = "no line yet, and no time for all"
+NO_LINE = "no metric yet, and too little time to wait"
 LATER = 1.25
 """Time that is kept for a repeat, over that of the first seed."""
 MOST_REPEATS = 0.5
@@ -68,6 +68,7 @@ class Race(engine.Race[CommandArm]):
     judged: Callable[[], object] = lambda: None
     finalists: ClassVar[int] = FINALISTS
     growth: ClassVar[float] = GROWTH
+    least_turn: ClassVar[float] = 0.05
 
     def __post_init__(self) -> None:
         self.turn_seconds = TURN_SECONDS

@@ -105,7 +105,7 @@ def decide(arms: Mapping[str, Standing], horizon: float, keep: int) -> Decision:
             safe |= {*{getattr(arms[name], kind): name for name in reversed(left)}.values()}
     for place, name in reversed(list(enumerate(left, 1))):
         if len(arms) - len(dropped) > keep and name not in safe:
-            dropped[name] = f"place {place} of {len(left)}, and no time for all"
+            dropped[name] = f"ranked {place} of {len(left)}; there is time for {keep}"
     return Decision(leader, dropped)
 
 

@@ -41,7 +41,7 @@ def headline(answer: Answer) -> str:
     ]
     if answer.ties:
         names = ", ".join(each.name for each in answer.ties)
-        parts.append(f"Not to be told from it: {names}.")
+        parts.append(f"Tied with it: {names}.")
     if top is not None and top is not best and not has_target:
         parts.append(f"The best value so far, {highest}, is that of {top.name}.")
     return " ".join(filter(None, parts))
@@ -166,12 +166,12 @@ def _next_one(answer: Answer, best: ArmResult) -> str:
     ratio = f"95 %: {behind.lower:.2g} to {behind.upper:.2g}, {counted(behind.seeds, 'seed')}"
     if behind.upper < 1:
         return (
-            f"{other.name} comes there sooner, in {three_digits(seconds)} s"
-            f" ({three_digits(behind.value)} times as long; {ratio}), but its best is"
+            f"{other.name} gets there sooner, in {three_digits(seconds)} s"
+            f" ({three_digits(behind.value)} times as long; {ratio}), but peaks at"
             f" {_text(answer, other.level)}."
         )
     return (
-        f"The next one that does, {other.name}, takes {three_digits(seconds)} s:"
+        f"Next is {other.name}, in {three_digits(seconds)} s:"
         f" {three_digits(behind.value)} times as long ({ratio})."
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from invoked import parse
-from race_records import FIXED, answered, entrant, judged_floor, written
+from race_records import FIXED, answered, entered, judged_floor, written
 
 from ncfbench.advice import summary
 from ncfbench.advice.answer import STAYED, by_validation
@@ -27,13 +27,13 @@ def answer(tmp_path_factory, tiny):
     the slow one after 389 of 40 ms.
     """
     tmp_path = tmp_path_factory.mktemp("answer")
-    best = entrant("strat-ns lr=0.02", "strat-ns", learning_rate=0.02)
-    tied = entrant("ns", "ns")
-    slow = entrant("iid k=10", "iid")
-    gone = entrant(
-        "ns lr=0.03", "ns", "after 2 s: place 4 of 4, and no time for all", learning_rate=0.03
+    best = entered("strat-ns lr=0.02", "strat-ns", learning_rate=0.02)
+    tied = entered("ns", "ns")
+    slow = entered("iid k=10", "iid")
+    gone = entered(
+        "ns lr=0.03", "ns", "after 2 s: ranked 4 of 4; there is time for 2", learning_rate=0.03
     )
-    bad = entrant("ns lr=9", "ns", "diverged: the loss is not finite", learning_rate=9.0)
+    bad = entered("ns lr=9", "ns", "diverged: the loss is not finite", learning_rate=9.0)
     records = {
         best.name: written(tmp_path, best, [0, 0.2, 0.3, 0.39, 0.4], 10),
         tied.name: written(tmp_path, tied, [0, 0.2, 0.3, 0.39, 0.395], 11),
@@ -41,8 +41,7 @@ def answer(tmp_path_factory, tiny):
         gone.name: written(tmp_path, gone, [0, 0.3, 0.31], 10),
         bad.name: [],
     }
-    more = {"clock": 4.0, "horizon": 4.0, "spent_seconds": 60.0}
-    return answered(tiny, [slow, best, tied, gone, bad], records, is_over=True, **more)
+    return answered(tiny, [slow, best, tied, gone, bad], records, spent=60.0, is_over=True)
 
 
 def test_an_answer_names_the_best_its_ties_and_the_level(answer):
@@ -285,7 +284,7 @@ def test_trust_names_what_speaks_against_it(answer):
     found = " ".join(caveat.sentence for caveat in summary.caveats(answer))
     assert "2 seeds of each finalist." in found
     assert "its recall rose by 33% in the latter half" in found  # from 0.3 at 2 s to 0.4 at 4 s
-    assert "1 candidate left before they could be told from it." in found
+    assert "1 arm left before they could be told from it." in found
     assert "no time" not in found
 
 
@@ -369,8 +368,8 @@ def test_too_little_training_is_no_answer(answer, share, is_said):
     for run in runs:
         run.summary["train_seconds"] = 2.0
     spent = 2.0 * len(runs) / share
-    state = dataclasses.replace(answer.state, spent_seconds=spent)
-    document = summary.as_json(dataclasses.replace(answer, state=state), Path("runs"), {})
+    beside = dataclasses.replace(answer, spent_seconds=spent)
+    document = summary.as_json(beside, Path("runs"), {})
     assert document["training_seconds"] == pytest.approx(share * document["spent_seconds"])
     said = "Too little of the budget was training (30%): no answer."
     assert any(said in text for text in document["trust"]) == is_said

@@ -1,12 +1,12 @@
-"""What a race decides while candidates are at chance, from records that literals make."""
+"""What a race decides while arms are at chance, from records that literals make."""
 
 import json
 
 import pytest
-from race_records import answered, entrant, written
+from race_records import answered, entered, written
 
 from ncfbench.advice import summary
-from ncfbench.advice.answer import chance
+from ncfbench.advice.arms import chance
 from ncfbench.cli.output import json_text
 from ncfbench.storage import tables
 
@@ -28,20 +28,20 @@ def test_an_arm_at_chance_is_not_recommended(tmp_path, tiny, learned):
     """However high its recall: noise alone may have brought it there. While all are at chance there
     is no choice, and nothing to compare.
     """
-    best, high = entrant("best", "ns"), entrant("high", "iid")
+    best, high = entered("best", "ns"), entered("high", "iid")
     records = {
         "best": written(tmp_path, best, [0, 0.2, 0.4], 10),
         "high": written(tmp_path, high, [0, 0.3, 0.5], 40),
     }
     learned("ns")
-    found = answered(tiny, [high, best], records, clock=2.0)
+    found = answered(tiny, [high, best], records)
     assert [(each.name, each.status) for each in found.arms] == [
         ("best", "recommended"),
         ("high", "slower"),
     ]
     assert found.arms[1].behind is None
     learned()
-    none = answered(tiny, [high, best], records, clock=2.0)
+    none = answered(tiny, [high, best], records)
     assert none.best is None
     assert summary.headline(none).startswith(
         "No choice can be justified: after 2 s of training each, the validation recall@50 of none"
@@ -58,10 +58,10 @@ def test_an_answer_before_any_evaluation(tmp_path, tiny):
     anything beside another. At most 50 items are ranked for validation links here, so that recall
     cannot tell who is at chance.
     """
-    early, best = entrant("early", "ns"), entrant("best", "iid")
+    early, best = entered("early", "ns"), entered("best", "iid")
     records = {"early": written(tmp_path, early, [], 10), "best": []}
     found = answered(tiny, [early, best], records)
-    assert summary.headline(found).startswith("No choice yet: no candidate has been evaluated.")
+    assert summary.headline(found).startswith("No choice yet: no arm has been evaluated.")
     assert (found.best, found.target) == (None, None)
     tables.write_json(tmp_path / "answer.json", summary.as_json(found, tmp_path, {}))
     shown = tables.read_json(tmp_path / "answer.json")
@@ -76,12 +76,12 @@ def test_an_answer_before_any_evaluation(tmp_path, tiny):
 
 
 def test_a_longer_budget_reaches_two_epochs(tmp_path, tiny, learned):
-    """Where no choice can be justified the next command gives them to the furthest entrant."""
+    """Where no choice can be justified the next command gives them to the furthest arm."""
     learned()
-    best = entrant("best", "ns")
+    best = entered("best", "ns")
     records = {"best": written(tmp_path, best, [0, 0.1], 10)}
     for record in records["best"]:
         record.summary["epochs"] = 0.4
-    found = answered(tiny, [best], records, clock=2.0, budget=180.0)
+    found = answered(tiny, [best], records, budget=180.0)
     (_, command), *_ = summary.next_steps(found, tmp_path, {})
     assert "--budget 15m" in command  # five times three minutes

@@ -101,8 +101,8 @@ def test_an_interrupted_race_answers(data_dir, tmp_path):
         cut, said = ask(data_dir, tmp_path, **FEW)
     assert said[0].startswith("Warning: other programs use 64.0 of")
     assert not cut.is_complete
-    assert not cut.answer.state.is_over
-    assert pipeline.BUSY_NOTE in cut.answer.state.notes
+    assert not cut.answer.is_over
+    assert pipeline.BUSY_NOTE in cut.answer.notes
     begun = next(one for one in runs.read_all(cut.folder)[0] if one.summary["iterations"])
     assert begun.summary["status"] == "interrupted"
     before = (cut.folder / "answer.json").read_bytes()
@@ -143,15 +143,15 @@ def test_from_python(data_dir, tmp_path):
         dimension=8,
         epochs=4,
     )
-    names = [each.name for each in found.state.entrants]
-    assert names == ["bow hinge neg", "bow hinge ns"]
+    names = [arm.name for arm in found.answer.arms]
+    assert sorted(names) == ["bow hinge neg", "bow hinge ns"]
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"budget": 0.5}, r"--budget: 0 s are too short: two candidates need about \d+0 s"),
-        ({"sampler": ("ns",), "learning_rate": (0.01,)}, "one candidate only, bow sg ns"),
+        ({"budget": 0.5}, r"--budget: 0 s are too short: two arms need about \d+0 s"),
+        ({"sampler": ("ns",), "learning_rate": (0.01,)}, "one arm only, bow sg ns"),
     ],
 )
 def test_what_is_no_race_is_refused(data_dir, tmp_path, more, message):

@@ -14,15 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ncfbench.advice import candidate_runs
-from ncfbench.advice.candidate_runs import TURNS, CandidateRuns, Clock
-from ncfbench.advice.candidates import State, Status
-from ncfbench.advice.question import Question
-from ncfbench.advice.race import Race, rests
+from ncfbench.advice.arms import Runs
+from ncfbench.advice.race import TURNS, Race, rests
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
 from ncfbench.config import Locations, RunConfig
 from ncfbench.errors import DivergedError, NcfbenchError, UsageError
+from ncfbench.racing.engine import Clock, Status
 from ncfbench.racing.rule import Curve
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import path_of
@@ -44,7 +42,7 @@ RECALL = "validation_recall_at_50"
 
 
 def hidden(config, seconds):
-    """Two steps from the first candidate recall is highest; all come to rest within seconds."""
+    """Two steps from the first arm recall is highest; all come to rest within seconds."""
     top = 0.5 + 0.1 * (config.dimension == 300) + 0.1 * (config.learning_rate == 0.003)
     top -= 0.2 * (config.loss != "softmax") + 0.05 * (config.sampler != "strat-ns")
     return 0.05 + (top - 0.05) * (1 - math.exp(-2 * seconds))
@@ -148,13 +146,12 @@ def search(tiny):
 
 @pytest.fixture
 def hold(monkeypatch, tmp_path, search):
-    """A function that holds a race of 300 s, and returns its state and what it said."""
+    """A function that holds a race of 300 s, and returns it and what it said."""
 
     def plan(config, locations, **_):
         return SimpleNamespace(config=config, locations=locations)
 
     monkeypatch.setattr(time, "perf_counter", lambda: Run.now)
-    monkeypatch.setattr(candidate_runs, "Run", Run)
     monkeypatch.setattr(turns, "Run", Run)
     monkeypatch.setattr(turns, "RunPlan", SimpleNamespace(of=plan))
     monkeypatch.setattr(runs, "read", lambda folder: Run.records[folder])
@@ -162,35 +159,35 @@ def hold(monkeypatch, tmp_path, search):
     def hold(law=hidden, *, budget=300.0, encoders=None):
         Run.now, Run.records, Run.law = 0.0, {}, staticmethod(law)
         Run.costs = dict(encoders or {})
-        state = State(DATASET.fingerprint)
         progress = Mock(Progress)
         here = Locations(tmp_path, tmp_path)
         clock = Clock(budget, 3.0, began=Run.now)
-        work: Any = state, DATASET, None, here, clock, progress, lambda: False
-        own = search(tuple(encoders or ["bow"]))
-        Race(Question({"dataset": "tiny"}), own, CandidateRuns(*work)).run()
-        state.spent_seconds = clock.spent
-        return state, [call.args[0] for call in progress.say.call_args_list]
+        work: Any = DATASET, None, here, RECALL, clock, progress, lambda: False
+        own, runs = search(tuple(encoders or ["bow"])), Runs(*work)
+        race = Race(clock, [], progress.say, search=own, runs=runs)
+        with runs.turns:
+            race.run()
+        return race, [call.args[0] for call in progress.say.call_args_list]
 
     return hold
 
 
 def test_a_further_seed_that_the_budget_cut_short_decides_nothing(hold):
     """The machine slows down after the first seeds."""
-    state, said = hold(encoders={"bow": Cost(slower=10.0)})
+    race, said = hold(encoders={"bow": Cost(slower=10.0)})
     records = {run.config: run for run in Run.records.values() if run.summary}
     begun = {config for config in records if config.seed}
-    late = {
-        each.with_seed(seed) for each in state.entrants for seed in {*each.seeds[1:]} - each.cut
-    }
+    repeats = [arm for arm in race.arms if arm.seed]
+    late = {arm.config for arm in repeats if not arm.is_cut}
     tops = []
-    for each in state.entrants:
-        if each.seeds[1:]:
-            first = records[each.config]
-            best = max(first.curve, key=lambda row: row[RECALL])["iteration"]
-            tops.append(best * first.summary["full_iteration_seconds"])
+    for arm in {arm.first for arm in repeats}:
+        first = records[arm.config]
+        best = max(first.curve, key=lambda row: row[RECALL])["iteration"]
+        tops.append(best * first.summary["full_iteration_seconds"])
     assert all(records[config].curve[-1]["train_seconds"] >= 0.9 * max(tops) for config in late)
-    cut = {each.name: each.cut for each in state.entrants if each.seeds[1:]}
+    cut = {arm.name: set[int]() for arm in repeats}
+    for arm in repeats:
+        cut[arm.name] |= {arm.seed} if arm.is_cut else set()
     assert late < begun
     assert any(cut.values())
     # The best one that was cut short takes the other with it.
@@ -201,9 +198,8 @@ def test_a_further_seed_that_the_budget_cut_short_decides_nothing(hold):
 
 def test_what_has_learned_nothing_gets_no_second_seed(hold):
     """At chance nobody leads, so nobody enters beside anybody: the time goes to the first seeds."""
-    state, said = hold(lambda config, seconds: 0.05)
-    assert state.is_over
-    assert all(each.seeds == [0] for each in state.entrants)
+    race, said = hold(lambda config, seconds: 0.05)
+    assert all(arm.seed == 0 for arm in race.arms)
     assert any("none is better than chance yet" in line for line in said)
     assert not any("were tried" in line or "leads" in line for line in said)
 
@@ -212,14 +208,14 @@ def test_a_candidate_that_diverges_leaves_alone(hold):
     def diverging(config, seconds):
         return math.nan if config.sampler == "ns" else hidden(config, seconds)
 
-    state, said = hold(diverging)
-    lost = [each for each in state.entrants if each.status is Status.DIVERGED]
+    race, said = hold(diverging)
+    lost = [each for each in race.firsts if each.status is Status.DIVERGED]
     assert {each.config.sampler for each in lost} == {"ns"}
     assert {each.reason for each in lost} == {"diverged: The loss is not finite."}
     assert f"{lost[0].name} {lost[0].reason}" in said
-    best = max(state.racing, key=lambda each: hidden(each.config, 60.0))
+    best = max(race.active, key=lambda each: hidden(each.config, 60.0))
     assert (best.config.dimension, best.config.learning_rate) == (300, 0.003)
-    with pytest.raises(NcfbenchError, match="No candidate is left. .* diverged: The loss"):
+    with pytest.raises(NcfbenchError, match="No arm is left. .* diverged: The loss"):
         hold(lambda config, seconds: math.nan)
 
 
@@ -238,23 +234,22 @@ def test_a_leader_that_stands_still_at_first_is_not_at_rest(hold):
 
 @pytest.mark.parametrize("recall", [hidden, hidden_and_late])
 def test_a_search_goes_on_beside_whoever_leads(hold, recall):
-    """Candidates that begin with neither of two good settings end with both: one enters beside the
+    """Arms that begin with neither of two good settings end with both: one enters beside the
     leader once that is at rest, and the other beside the one that then leads.
     """
-    state, said = hold(recall)
-    assert state.is_over
-    best = max(state.racing, key=lambda each: hidden(each.config, 60.0))
+    race, said = hold(recall)
+    best = max(race.active, key=lambda each: hidden(each.config, 60.0))
     assert (best.config.dimension, best.config.learning_rate) == (300, 0.003)
     assert best.config.loss == "softmax"
     waves = [line for line in said if "were tried" in line]
     assert len(waves) >= 2
-    names = [each.name for each in state.entrants]
+    names = [each.name for each in race.firsts]
     assert len(set(names)) == len(names)
-    left = [each for each in state.entrants if each.status is Status.LEFT]
+    left = [each for each in race.firsts if each.status is Status.LEFT]
     assert any("in a wave" in each.reason for each in left)
-    assert 0.7 * 300 < state.spent_seconds <= 300
+    assert 0.7 * 300 < race.clock.spent <= 300
     # Two of the best get further seeds; they are equal here.
-    seeded = [each.config for each in state.entrants if len(each.seeds) > 1]
+    seeded = [*{arm.name: arm.first.config for arm in race.arms if arm.seed}.values()]
     assert [hidden(config, 60.0) for config in seeded] == [hidden(best.config, 60.0)] * 2
 
 
@@ -264,9 +259,9 @@ def test_time_is_left_to_train_a_leader_that_still_learns(hold):
     def rising(config, seconds):
         return 0.05 + 0.5 * (hidden(config, 9.0) - 0.05) * min(seconds / 60, 1.0) ** 0.5
 
-    state, said = hold(rising)
+    race, said = hold(rising)
     assert not any("were tried" in line or "last rung" in line for line in said)
-    assert state.clock > 50
+    assert race.reached > 50
 
 
 def test_a_costly_arm_trains_by_its_own_clock(hold):
@@ -274,19 +269,19 @@ def test_a_costly_arm_trains_by_its_own_clock(hold):
     iteration of the same seconds, and so do the clocks of all that end the first rung.
     """
     costs = {"bow": Cost(), "transformer": Cost(20.0, 3e-3, 8.0, 0.5)}
-    state, _ = hold(budget=600.0, encoders=costs)
+    race, _ = hold(budget=600.0, encoders=costs)
     turns = {encoder: list[float]() for encoder in costs}
     for run in Run.records.values():
         pace = run.config.batch_size * costs[run.config.encoder].link
         turns[run.config.encoder] += [real for _, real in run.turns]
         for asked, real in run.turns:
-            assert asked <= state.first_clock / TURNS or run.config == state.entrants[0].config
+            assert asked <= race.first_clock / TURNS or run.config == race.arms[0].config
             assert real <= asked + pace / 2 or real == pytest.approx(pace)
     assert max(turns["bow"]) < 3.5
     assert 2.5 < max(turns["transformer"]) < 4.2
     costly = [run for run in Run.records.values() if run.config.encoder == "transformer"]
     assert all(run.curve for run in costly), "every one that began was evaluated"
-    assert state.spent_seconds <= 600
+    assert race.clock.spent <= 600
 
 
 def costs(opening, link):
@@ -316,7 +311,7 @@ def test_the_budget_is_kept_whatever_an_arm_costs(hold, bow, other, surprise, bu
     try:
         hold(budget=budget, encoders=found)
     except UsageError as error:
-        assert "too short: two candidates need about" in str(error)
+        assert "too short: two arms need about" in str(error)
     assert Run.now <= budget + surprise
 
 
@@ -327,8 +322,8 @@ def test_one_that_cannot_come_near_leaves_a_wave(hold):
         is_usual = config.dimension == 100 and config.learning_rate == 0.01
         return 0.05 + (0.5 if is_usual else 0.1) * (1 - math.exp(-2 * seconds))
 
-    state, _ = hold(only_usual)
-    reasons = {each.reason.partition(": ")[2] for each in state.entrants}
+    race, _ = hold(only_usual)
+    reasons = {each.reason.partition(": ")[2] for each in race.firsts}
     assert "cannot come near its leader" in reasons
 
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_reference import random_points
 
-from ncfbench.advice.candidates import State
 from ncfbench.advice.search import PROBE_LINKS, Search
 from ncfbench.advice.space import Space
 from ncfbench.catalog import all_settings, find_loss, find_sampler, serves
@@ -142,9 +141,9 @@ def test_content_serves_every_member(featured, fixed):
     """Also where the user tower is given, and the histories of a member read features."""
     search = Search(space(featured, fixed))
     content = DeviceContent.of(featured, search.readers())
-    for candidate in search.first_field():
-        if candidate.config.reads_history_features:
-            assert content.histories.sums is not None, candidate.name
+    for arm in search.first_field():
+        if arm.config.reads_history_features:
+            assert content.histories.sums is not None, arm.name
 
 
 def test_values_that_are_asked_for_race_at_once(featured):
@@ -196,15 +195,13 @@ def test_a_question_may_leave_no_preset(tiny):
 def test_neighbours_enter_once(tiny):
     search = Search(space(tiny))
     field = search.first_field()
-    state = State("", field[:2], field[2:], 1.0)
-    near = search.near(state, field[0])
-    assert near[: len(field) - 2] == field[2:], "what is left of the first field comes first"
-    names = [each.name for each in near]
-    assert len({*names, *(each.name for each in field[:2])}) == len(names) + 2
-    fresh = near[len(field) - 2 :]
-    assert fresh[0].name.startswith("bow softmax strat-ns lr=")
+    begun = {each.name for each in field}
+    near = search.neighbours(field[0].config, begun)
+    names = begun | {each.name for each in near}
+    assert len(names) == len(begun) + len(near)
+    assert near[0].name.startswith("bow softmax strat-ns lr=")
     wider = next(each for each in field if each.name.endswith("(wider bag)"))
-    others = search.neighbours(wider, names)
+    others = search.neighbours(wider.config, names)
     assert others[0].name.startswith("bow softmax strat-ns (wider bag) lr=")
 
 

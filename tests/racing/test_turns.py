@@ -227,8 +227,8 @@ def test_a_sooner_arm_that_ends_lower_is_no_tie():
     assert [each.status for each in answer.results] == ["recommended", "lower"]
     assert not answer.ties
     said = headline(answer)
-    assert "soon comes there sooner, in " in said
-    assert "but its best is 0.49." in said
+    assert "soon gets there sooner, in " in said
+    assert "but peaks at 0.49." in said
 
 
 def test_no_arm_may_reach_the_target():
@@ -289,7 +289,7 @@ def test_the_next_one_may_have_left():
     entries["c"].status, entries["c"].reason = Status.LEFT, "no time for all"
     text = headline(answer_of(race))
     assert text.startswith("Use a: ")
-    assert "The next one that does, c, takes" in text
+    assert "Next is c, in" in text
 
 
 def test_an_arm_without_a_line_in_time_has_no_place():

@@ -10,7 +10,7 @@ from tables_of import as_csv, prepare
 from trained import LISTS, recommend
 from trial import Trial
 
-from ncfbench.advice.answer import chance
+from ncfbench.advice.arms import chance
 from ncfbench.advice.pipeline import require_recall
 from ncfbench.advice.question import Question
 from ncfbench.config import Locations, complete
