@@ -21,8 +21,9 @@ from ncfbench.advice.search import Choice, Search
 from ncfbench.errors import NcfbenchError, UsageError
 from ncfbench.racing import engine
 from ncfbench.racing.engine import Over, Status
-from ncfbench.racing.rule import Curve, Standing
+from ncfbench.racing.rule import Standing
 from ncfbench.racing.rungs import Pace, plan_rungs
+from ncfbench.statistics.curves import Curve
 
 TURNS = 3
 """Number of turns in the first rung; all turns have about the same seconds of training."""

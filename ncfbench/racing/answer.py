@@ -11,7 +11,7 @@ from ncfbench.racing.arm import CommandArm
 from ncfbench.racing.engine import Status
 from ncfbench.racing.question import Question, curves_of
 from ncfbench.racing.race import STAYED
-from ncfbench.racing.rule import Curve
+from ncfbench.statistics.curves import Curve
 from ncfbench.statistics.intervals import interval_columns
 from ncfbench.statistics.seeds import Curves, Ratio, status_beside, times_to_level
 

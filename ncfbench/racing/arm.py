@@ -19,8 +19,9 @@ from ncfbench.racing.commands import Command
 from ncfbench.racing.engine import Arm, Clock, Over, Status, end_all
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import GRACE_SECONDS, Process
-from ncfbench.racing.rule import Curve, Standing
+from ncfbench.racing.rule import Standing
 from ncfbench.reporting.table import slug
+from ncfbench.statistics.curves import Curve
 from ncfbench.storage.free_space import available_memory
 
 POLL_SECONDS = 0.05

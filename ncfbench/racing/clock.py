@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ncfbench.racing.rule import Curve
+from ncfbench.statistics.curves import Curve
 
 PACED = 20
 """Lines that tell start-up from training, so that it does not change later."""

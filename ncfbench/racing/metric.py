@@ -26,7 +26,7 @@ from ncfbench.racing.lines import (
     split_in,
     value_group,
 )
-from ncfbench.racing.numerals import Number, number_at, number_of
+from ncfbench.racing.numerals import number_at, number_of
 
 OTHERS = (
     *("step", "seconds", "epoch", "time", "iter", "iteration", "global_step", "batch", "lr"),
@@ -84,7 +84,6 @@ class Metric:
     minimize: bool | None = None
     seen: str | None = field(default=None, compare=False)
     splits: dict[str, str] = field(default_factory=dict, compare=False)
-    _is_percent: bool | None = field(default=None, compare=False)
     _twice: str = field(default="", compare=False)
 
     @classmethod
@@ -171,14 +170,13 @@ class Metric:
         value, step, word = self._of_json(line) if self.pattern is None else self._matched(line)
         if value is None:
             return None
-        self._check_unit(value, line)
         split = (word and word.lastgroup) or ""
         if word:
             self.splits.setdefault(split, word[0])
         source = SOURCE.search(line)
         return Line(
-            value.value,
-            step.value if step and math.isfinite(step.value) else None,
+            value,
+            step if step is not None and math.isfinite(step) else None,
             split,
             source[0] if source and source[1] not in self.name else "",
         )
@@ -222,7 +220,7 @@ class Metric:
             )
         return value, step, split_in(line, spans["value"][0])
 
-    def _number(self, line: str, name: str, spans: Mapping[str, tuple[int, int]]) -> Number | None:
+    def _number(self, line: str, name: str, spans: Mapping[str, tuple[int, int]]) -> float | None:
         start, end = spans.get(name, (-1, -1))
         if start < 0:
             return None
@@ -246,19 +244,8 @@ class Metric:
         words = (SPLIT.match(text) for text in texts if len(text) <= LONGEST_SPLIT)
         return number_of(values.get(path)), step, next(filter(None, words), None)
 
-    def _check_unit(self, value: Number, line: str) -> None:
-        """Refuse a metric that is in percent in some lines alone."""
-        if not value.is_percent and (value.value.is_integer() or not math.isfinite(value.value)):
-            return  # 0 is written without a sign too
-        if self._is_percent not in (None, value.is_percent):
-            raise UsageError(
-                f"The metric has a percent sign in some lines and none in {line.strip()!r}, or the"
-                " other way round. Print one unit."
-            )
-        self._is_percent = value.is_percent
 
-
-_Numbers = tuple[Number | None, Number | None, re.Match[str] | None]
+_Numbers = tuple[float | None, float | None, re.Match[str] | None]
 """A line's metric, its step, and the word for the data of the metric."""
 _NOTHING: _Numbers = None, None, None
 

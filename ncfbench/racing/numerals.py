@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from ncfbench.errors import UsageError
 
@@ -40,16 +39,9 @@ REACH = 80
 """Characters to either side of a match that its number, and the text of an error, may take."""
 
 
-class Number(NamedTuple):
-    """A number of a line, and whether it is one of percent."""
-
-    value: float
-    is_percent: bool = False
-
-
 def number_at(
     line: str, start: int, end: int, within: tuple[int, int], *, is_count: bool = False
-) -> Number | None:
+) -> float | None:
     """Return the number of which ``line[start:end]`` is a part; None if there is not just one.
 
     Args:
@@ -83,10 +75,10 @@ def number_at(
             " the first of two numbers counts, let --metric match the slash between them too."
         )
     value = _value(number)
-    return Number(-value if sign == "-" else value, bool(number["percent"]))
+    return -value if sign == "-" else value
 
 
-def number_of(value: object, *, is_count: bool = False) -> Number | None:
+def number_of(value: object, *, is_count: bool = False) -> float | None:
     """Return a number, or that of a text which holds nothing else; None of anything else.
 
     Raises:
@@ -97,7 +89,7 @@ def number_of(value: object, *, is_count: bool = False) -> Number | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        return Number(float(value))
+        return float(value)
     except OverflowError:
         return None
 

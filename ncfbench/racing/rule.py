@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ncfbench.statistics.curves import FALLING
-from ncfbench.statistics.curves import Curve as Curve
+from ncfbench.statistics.curves import FALLING, Curve
 from ncfbench.statistics.intervals import LOSS_SPREAD
 
 FASTER = 1.25

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from scipy.optimize import brentq
 
 GROWTH = 2.0
 """Usual growth of the training clock from rung to rung."""
@@ -30,13 +33,8 @@ class Pace:
     saving: float = 0.3
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The rest of a race.
-
-    Attributes:
-        clocks: at which its rungs end; at least one.
-    """
+class Plan(NamedTuple):
+    """The rest of a race: the clocks at which its rungs end; at least one."""
 
     clocks: Sequence[float]
 
@@ -109,7 +107,4 @@ def _growth(
         return None
     if needs(high) <= seconds:
         return high
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if needs(middle) <= seconds else (low, middle)
-    return low
+    return float(brentq(lambda growth: needs(growth) - seconds, low, high, xtol=1e-14))

@@ -21,10 +21,10 @@ from ncfbench.advice.space import Space
 from ncfbench.config import Locations, RunConfig
 from ncfbench.errors import DivergedError, NcfbenchError, UsageError
 from ncfbench.racing.engine import Clock, Status
-from ncfbench.racing.rule import Curve
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import path_of
 from ncfbench.runs.progress import Progress
+from ncfbench.statistics.curves import Curve
 from ncfbench.training import turns
 
 Law = Callable[[RunConfig, float], float]

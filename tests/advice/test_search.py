@@ -16,8 +16,8 @@ from ncfbench.catalog.presets import PORTFOLIO
 from ncfbench.config import complete
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
-from ncfbench.racing.rule import Curve
 from ncfbench.reporting.arms import Arm, rank_soonest
+from ncfbench.statistics.curves import Curve
 from ncfbench.statistics.ranking import NEAR, SHARE
 from ncfbench.statistics.seeds import Curves, times_to_level
 

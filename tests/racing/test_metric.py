@@ -126,17 +126,6 @@ def test_styles_of_lines_are_read(style, value):
     assert read.value == pytest.approx(value, abs=1e-4, rel=1e-3)
 
 
-def test_a_unit_is_one_for_all_lines():
-    """12.3% beside 0.123; whole numbers have no sign in either."""
-    metric = Metric.of("recall=([0-9.]+)")
-    read = [metric.read(f"recall={text}") for text in ("0", "12.3%", "1", "nan", "13 %")]
-    assert [each.value for each in read if each] == pytest.approx(
-        [0, 12.3, 1, math.nan, 13], nan_ok=True
-    )
-    with pytest.raises(UsageError, match="percent sign in some lines and none in 'recall=0.14'"):
-        metric.read("recall=0.14")
-
-
 def test_a_nested_choice_is_asked_for():
     """Validation is proposed."""
     line = '{"train": {"recall": 0.9}, "val": {"recall": 0.3}}'

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.racing.rule import Curve, Standing, can_win, decide, rank
+from ncfbench.racing.rule import Standing, can_win, decide, rank
+from ncfbench.statistics.curves import Curve
 
 Law = Callable[[float], float]
 
