@@ -15,11 +15,11 @@ from ncfbench.statistics.curves import Curve
 from ncfbench.statistics.intervals import interval_columns
 from ncfbench.statistics.seeds import Curves, Ratio, status_beside, times_to_level
 
-TOLD = ("recommended", "tied", "lower", "slower", "alone")
+FINISHED = ("recommended", "tied", "lower", "slower", "alone")
 """Statuses of arms that stayed to the end. Lower: sooner at the level than the recommended one, but
 its best is lower. Alone: others had no time or memory to print a line.
 """
-ORDER = (*TOLD, "left", "diverged", "failed", "not begun")
+ORDER = (*FINISHED, "left", "diverged", "failed", "not begun")
 """Statuses of arms, in the order of the answer."""
 
 
@@ -83,23 +83,23 @@ class Answer:
     @property
     def best(self) -> ArmResult | None:
         """The recommended arm; None where none can be."""
-        return next((each for each in self.results if each.status == "recommended"), None)
+        return next((result for result in self.results if result.status == "recommended"), None)
 
     @property
     def stayed(self) -> list[ArmResult]:
         """Arms that stayed to the end."""
-        return [each for each in self.results if each.status in TOLD]
+        return [result for result in self.results if result.status in FINISHED]
 
     @property
     def ties(self) -> list[ArmResult]:
-        """Arms that cannot be told from the best."""
-        return [each for each in self.results if each.status == "tied"]
+        """Arms that are tied with the best."""
+        return [result for result in self.results if result.status == "tied"]
 
     @property
     def top(self) -> ArmResult | None:
         """The arm of the best value, of those that can be the answer."""
-        known = [each for each in self.stayed if each.curve]
-        return min(known, key=lambda each: each.level, default=None)
+        known = [result for result in self.stayed if result.curve]
+        return min(known, key=lambda result: result.level, default=None)
 
     def value(self, level: float) -> float:
         """Return a level of curves as a value of the metric."""
@@ -122,34 +122,39 @@ def make_answer(
     notes: Sequence[str] = (),
 ) -> Answer:
     """Compare all arms, and return the answer so far."""
-    firsts = [each for each in arms if not each.seed]
-    stayed = [each for each in firsts if each.status in STAYED]
-    heard = [each for each in firsts if each.readings]
-    # With a target, one that still races at the end has been running for longer than the best took.
-    able = (Status.WAITING, Status.RACING, Status.LEFT)
-    unheard = [each for each in firsts if each.status in able and each not in heard]
-    is_lost = is_over and question.target is not None
-    is_alone = len(heard) == 1 and any(
-        each.status is not Status.RACING or not is_lost for each in unheard
-    )
-    found = None if is_alone else question.winner(stayed)
-    first, level = found or (None, question.goal)
-    made = [_result(question, each, arms, level) for each in firsts]
-    best = next((each for each in made if each.arm is first), None)
-    results = []
-    for each in made:
-        behind, status = None, each.status
-        if each is best:
+    firsts = [arm for arm in arms if not arm.seed]
+    stayed = [arm for arm in firsts if arm.status in STAYED]
+    first, level = question.winner(stayed) or (None, question.goal)
+    is_alone = _is_alone(question, firsts, is_over=is_over)
+    if is_alone:
+        first, level = None, question.goal
+    results = [_result(question, arm, arms, level) for arm in firsts]
+    best = next((result for result in results if result.arm is first), None)
+    for index, result in enumerate(results):
+        behind, status = None, result.status
+        if result is best:
             status = "recommended"
         elif best is not None and level is not None:
-            behind = times_to_level(best.runs, each.runs, level)
+            behind = times_to_level(best.runs, result.runs, level)
             status = status_beside(status, behind)
         elif status == "tied":
             status = "alone" if is_alone else "slower"
-        results.append(replace(each, behind=behind, status=status))
+        results[index] = replace(result, behind=behind, status=status)
     results.sort(key=_place)
     start = question.start_of([*curves_of(stayed).values()])
     return Answer(question, results, level, start, spent_seconds, is_over, notes)
+
+
+def _is_alone(question: Question, firsts: Sequence[CommandArm], *, is_over: bool) -> bool:
+    """Return whether one arm alone has a line, and another one could still have one.
+
+    With a target, one that still races at the end has been running for longer than the best took.
+    """
+    able = [Status.WAITING, Status.LEFT]
+    if not is_over or question.target is None:
+        able.append(Status.RACING)
+    silent = [arm for arm in firsts if not arm.readings]
+    return len(firsts) - len(silent) == 1 and any(arm.status in able for arm in silent)
 
 
 def as_json(answer: Answer) -> dict[str, Any]:
@@ -165,8 +170,8 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "spent_seconds": answer.spent_seconds,
         "is_over": answer.is_over,
         "recommended": best and best.name,
-        "tied": [each.name for each in answer.ties],
-        "arms": [_row(answer, each) for each in answer.results],
+        "tied": [tie.name for tie in answer.ties],
+        "arms": [_row(answer, result) for result in answer.results],
     }
 
 
@@ -190,9 +195,9 @@ def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
         "memory_bytes": arm.memory_bytes,
         "curves": {
             seed: [
-                [at, answer.value(loss)] for at, loss in zip(own.seconds, own.losses, strict=True)
+                [at, answer.value(loss)] for at, loss in zip(one.seconds, one.losses, strict=True)
             ]
-            for seed, own in result.runs.curves.items()
+            for seed, one in result.runs.curves.items()
         },
     }
 
@@ -200,8 +205,8 @@ def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
 def _result(
     question: Question, arm: CommandArm, arms: Sequence[CommandArm], level: float | None
 ) -> ArmResult:
-    own = curves_of(each for each in arms if each.number == arm.number)
-    curves = {each.seed: curve for each, curve in own.items()}
+    repeats = curves_of(other for other in arms if other.number == arm.number)
+    curves = {repeat.seed: curve for repeat, curve in repeats.items()}
     status = arm.status.value
     if arm.status in STAYED:
         status = "tied" if 0 in curves else Status.WAITING.value
@@ -222,5 +227,5 @@ def _gap(curve: Curve, level: float) -> float:
 
 
 def _place(result: ArmResult) -> tuple[int, float, float]:
-    later = result.seconds if result.status in TOLD else None
+    later = result.seconds if result.status in FINISHED else None
     return ORDER.index(result.status), math.inf if later is None else later, result.level

@@ -25,7 +25,7 @@ def headline(answer: Answer) -> str:
     if best is None or best.seconds is None or answer.level is None:
         return _no_choice(answer)
     level = _text(answer, answer.level)
-    highest = _text(answer, min(each.level for each in answer.stayed))
+    highest = _text(answer, min(arm.level for arm in answer.stayed))
     why = "the target" if has_target else f"{SHARE:g} of the best, {highest}"
     if answer.start and not has_target:
         start = _text(answer, answer.start)
@@ -40,7 +40,7 @@ def headline(answer: Answer) -> str:
         _next_one(answer, best),
     ]
     if answer.ties:
-        names = ", ".join(each.name for each in answer.ties)
+        names = ", ".join(arm.name for arm in answer.ties)
         parts.append(f"Tied with it: {names}.")
     if top is not None and top is not best and not has_target:
         parts.append(f"The best value so far, {highest}, is that of {top.name}.")
@@ -49,58 +49,58 @@ def headline(answer: Answer) -> str:
 
 def caveats(answer: Answer) -> list[str]:
     """Return how far to trust the answer, a sentence each."""
-    best, found = answer.best, [*answer.question.metric.notes, *_doubts(answer)]
-    if best is not None and best.curve is not None:
-        seeds = min(len(each.runs.curves) for each in [best, *answer.stayed[1:FINALISTS]])
-        text = f"{counted(seeds, 'seed')} of each finalist; the intervals assume that"
-        pairs = sum(each.behind is not None for each in answer.results)
-        many = ". Each interval is of one pair, without a correction for their number"
-        found.append(f"{text} {answer.question.spread.text}{many if pairs > 1 else ''}.")
-        if seeds == 1:
-            cost = sum(each.seconds or 0.0 for each in answer.stayed[:FINALISTS])
-            takes = f"A repeat of the finalists takes about {three_digits(cost)} s"
-            if best.arm.command.uses("seed"):
-                found.append(f"{takes}: --seeds 2 and a larger --budget.")
-            else:
-                found.append(f"{takes}, and needs {{seed}} in the command.")
-        clock = three_digits(best.curve.clock)
+    trust = [*answer.question.metric.notes, *_doubts(answer)]
+    if answer.best is not None and answer.best.curve is not None:
+        trust += _of_seeds(answer, answer.best)
+        clock = three_digits(answer.best.curve.clock)
         if answer.fall > FALLING:
-            found.append(
+            trust.append(
                 f"The best value rose by {answer.fall:.0%} of its way in the latter half of its"
                 " training: longer training may change the order."
             )
         else:
-            found.append(f"The best trained {clock} s, and values had about come to rest.")
-        if best.is_at_most:
-            found.append("Its first line was past the level: more lines early show when it was.")
-        elif best.seconds and best.gap > COARSE * best.seconds:
-            apart = three_digits(best.gap)
-            found.append(f"Its lines there are {apart} s apart, and the intervals count that.")
-    undecided = sum(
-        each.status == "left" and (each.behind is None or each.behind.is_tie)
-        for each in answer.results
-    )
-    if undecided and best is not None:
-        they = "it" if undecided == 1 else "they"
-        arms = counted(undecided, "arm")
-        found.append(f"{arms} left before {they} could be told from the best.")
-    found += _of_clock(answer)
-    return [*found, *map(sentence, answer.notes)]
+            trust.append(f"The best trained {clock} s, and values had about come to rest.")
+        if answer.best.is_at_most:
+            trust.append("Its first line was past the level: more lines early show when it was.")
+        elif answer.best.seconds and answer.best.gap > COARSE * answer.best.seconds:
+            apart = three_digits(answer.best.gap)
+            trust.append(f"Its lines there are {apart} s apart, and the intervals count that.")
+        left = [result for result in answer.results if result.status == "left"]
+        if undecided := sum(result.behind is None or result.behind.is_tie for result in left):
+            they = "it" if undecided == 1 else "they"
+            trust.append(
+                f"{counted(undecided, 'arm')} left before {they} could be told from the best."
+            )
+    return [*trust, *_of_clock(answer), *map(sentence, answer.notes)]
+
+
+def _of_seeds(answer: Answer, best: ArmResult) -> list[str]:
+    """Return what the intervals rest on, and how to have more seeds."""
+    seeds = min(len(arm.runs.curves) for arm in [best, *answer.stayed[1:FINALISTS]])
+    pairs = sum(result.behind is not None for result in answer.results)
+    many = ". Each interval is of one pair, without a correction for their number"
+    text = f"{counted(seeds, 'seed')} of each finalist; the intervals assume that"
+    trust = [f"{text} {answer.question.spread.text}{many if pairs > 1 else ''}."]
+    if seeds == 1:
+        cost = sum(result.seconds or 0.0 for result in answer.stayed[:FINALISTS])
+        more = ", and needs {seed} in the command."
+        if best.arm.command.uses("seed"):
+            more = ": --seeds 2 and a larger --budget."
+        trust.append(f"A repeat of the finalists takes about {three_digits(cost)} s{more}")
+    return trust
 
 
 def _doubts(answer: Answer) -> list[str]:
     """Return why the metric may be read wrongly."""
-    arms, found = [each.arm for each in answer.results], []
-    doubts = [each.doubt for each in arms if each.doubt]
-    if doubts:
-        others = len(doubts) - 1
-        found.append(f"{doubts[0]}{f' So are those of {others} more.' if others else ''}")
-    question = answer.question
+    arms, question, texts = [result.arm for result in answer.results], answer.question, []
+    if doubts := [arm.doubt for arm in arms if arm.doubt]:
+        more = f" So are those of {len(doubts) - 1} more." if len(doubts) > 1 else ""
+        texts.append(doubts[0] + more)
     if question.metric.minimize is None and question.goes_wrong(arms, is_last=True):
         way = "rise" if question.metric.is_less_better else "fall"
         name = question.metric.name
-        found.append(f"Values of {name} {way} in half of the arms or more: is that really worse?")
-    return found
+        texts.append(f"Values of {name} {way} in half of the arms or more: is that really worse?")
+    return texts
 
 
 def next_steps(answer: Answer, again: str) -> list[tuple[str, str]]:
@@ -122,17 +122,18 @@ def answer_tables(answer: Answer) -> list[Table]:
     name = answer.question.metric.name
     to = "s" if answer.level is None else f"s to {_text(answer, answer.level)}"
     cols = [
-        Col("", "name", style=lambda each: "best" if each.status == "recommended" else "plain"),
+        Col("", "name", style=lambda arm: "best" if arm.status == "recommended" else "plain"),
         Col(to, _seconds),
         Col("times later (95 %)", _later),
-        Col("best", lambda each: each.curve and answer.value(each.level), ".4g"),
-        Col("s trained", lambda each: each.curve and each.curve.clock, ".1f"),
+        Col("best", lambda arm: arm.curve and answer.value(arm.level), ".4g"),
+        Col("s trained", lambda arm: arm.curve and arm.curve.clock, ".1f"),
         Col("", "status", align="left"),
     ]
     notes = [f"best: {name}; s: of training, of the first seed"]
-    shown = [each for each in answer.results if each.curve is not None]
+    shown = [result for result in answer.results if result.curve is not None]
     tables = [Table.of("Arms", cols, shown, notes, name="arms")] if shown else []
-    left = [each for each in answer.results if each.arm.reason and each not in answer.stayed]
+    gone = [result for result in answer.results if result not in answer.stayed]
+    left = [result for result in gone if result.arm.reason]
     reasons = [Col("", "name"), Col("why it is not the answer", _reason, wraps=True)]
     return [*tables, *([Table.of("Left the race", reasons, left)] if left else [])]
 
@@ -141,7 +142,7 @@ def _no_choice(answer: Answer) -> str:
     target, top = answer.question.target, answer.top
     if top is not None and top.status == "alone":
         said = f"Nothing was compared: only {top.name} printed its metric"
-        waiting = [each for each in answer.results if each.status == "not begun"]
+        waiting = [result for result in answer.results if result.status == "not begun"]
         if waiting and waiting[0].arm.reason:
             return f"{said}. {waiting[0].name} did not begin: {waiting[0].arm.reason}."
         return f"{said} in {three_digits(answer.spent_seconds)} s. Give a larger --budget."
@@ -155,45 +156,42 @@ def _no_choice(answer: Answer) -> str:
 
 
 def _next_one(answer: Answer, best: ArmResult) -> str:
-    others = [each for each in answer.results if each is not best and each.behind is not None]
-    others = [each for each in others if each.seconds is not None]
-    if not others:
+    later = [
+        (result.seconds, result.behind, result)
+        for result in answer.results
+        if result is not best and result.behind is not None and result.seconds is not None
+    ]
+    if not later:
         return ""
-    other = min(others, key=lambda each: each.seconds or 0.0)
-    behind, seconds = other.behind, other.seconds
-    assert behind is not None
-    assert seconds is not None
+    seconds, behind, result = min(later, key=lambda row: row[0])
     ratio = f"95 %: {behind.lower:.2g} to {behind.upper:.2g}, {counted(behind.seeds, 'seed')}"
+    times = f"{three_digits(behind.value)} times as long"
     if behind.upper < 1:
         return (
-            f"{other.name} gets there sooner, in {three_digits(seconds)} s"
-            f" ({three_digits(behind.value)} times as long; {ratio}), but peaks at"
-            f" {_text(answer, other.level)}."
+            f"{result.name} gets there sooner, in {three_digits(seconds)} s ({times}; {ratio}), but"
+            f" peaks at {_text(answer, result.level)}."
         )
-    return (
-        f"Next is {other.name}, in {three_digits(seconds)} s:"
-        f" {three_digits(behind.value)} times as long ({ratio})."
-    )
+    return f"Next is {result.name}, in {three_digits(seconds)} s: {times} ({ratio})."
 
 
 def _of_clock(answer: Answer) -> list[str]:
     """Return what is to be said of the clock and of memory."""
-    found = []
-    starts = [each.arm.timeline.startup_seconds for each in answer.results if each.curve]
+    arms, texts = [result.arm for result in answer.results], []
+    starts = [arm.timeline.startup_seconds for arm in arms if arm.readings]
     if starts and max(starts) >= 1:
-        low, high = (three_digits(each) for each in (min(starts), max(starts)))
+        low, high = three_digits(min(starts)), three_digits(max(starts))
         span = f"{low} to {high} s" if low != high else f"{low} s"
-        found.append(f"Start-up and compilation, {span}, are not counted.")
-    for each in answer.results:
-        if each.arm.bunched > BUNCHED * max(len(each.arm.readings), 1):
-            found.append(
-                f"Lines of {each.name} came together, so their times are late: flush its output"
-                " after each line."
-            )
-    waiting = [each for each in answer.results if each.status == "not begun"]
+        texts.append(f"Start-up and compilation, {span}, are not counted.")
+    texts += [
+        f"Lines of {arm.name} came together, so their times are late: flush its output after each"
+        " line."
+        for arm in arms
+        if arm.bunched > BUNCHED * max(len(arm.readings), 1)
+    ]
+    waiting = [result.arm for result in answer.results if result.status == "not begun"]
     if waiting:
-        found.append(f"{counted(len(waiting), 'arm')} did not begin: {waiting[0].arm.reason}.")
-    return found
+        texts.append(f"{counted(len(waiting), 'arm')} did not begin: {waiting[0].reason}.")
+    return texts
 
 
 def _text(answer: Answer, level: float) -> str:
