@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ncfbench.data.features import Float32
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.data.words import is_unspaced
-from ncfbench.rng import Streams
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -209,25 +208,3 @@ def _cautions_about_what_is_held_out(manifest: Mapping[str, Any]) -> list[str]:
             " later item of the file counts as newer."
         )
     return said
-
-
-def distinct_links(
-    users: NDArray[np.integer], items: NDArray[np.integer]
-) -> tuple[Int32, Int32, int]:
-    """Return the links by (user, item), each once, and how many were given again."""
-    pairs = np.sort((users.astype(np.int64) << 32) | items.astype(np.int64))
-    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
-    distinct_users, distinct_items = (pairs >> 32).astype(np.int32), pairs.astype(np.int32)
-    return distinct_users, distinct_items, len(users) - len(pairs)
-
-
-def renumbered(kept: NDArray[np.bool_], numbers: NDArray[np.integer]) -> Int32:
-    """Return the index of each number among the kept ones; -1 for others, and for -1."""
-    index = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
-    found: Int32 = index.astype(np.int32)[numbers]
-    return found
-
-
-def draw_users(n_users: int, size: int, seed: int) -> NDArray[np.int64]:
-    """Return int64[size], users drawn at random, ascending; a smaller draw is part of a larger."""
-    return np.sort(Streams(seed).generator("users").permutation(n_users)[:size])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data.content import SPLITS, Split, distinct_links, draw_users
+from ncfbench.data.content import SPLITS, Split
 from ncfbench.data.options import SplitOptions, TimedOptions, as_flags, flags_of
 from ncfbench.data.text import Int32
 from ncfbench.errors import DataError, UsageError
@@ -22,33 +22,25 @@ SEED = 0
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 
 
-class Moments(NamedTuple):
-    """The time of each link, and its row in the file, the smaller the earlier among equal times.
+class Links(NamedTuple):
+    """The users and items at the ends of links; where needed also times, and the links' rows in the
+    file, the smaller the earlier among equal times.
 
     Args:
+        users, items: int32[links].
         times: number[links], growing with time.
-        rows: int[links].
+        rows: number[links].
     """
-
-    times: NDArray[np.number]
-    rows: NDArray[np.integer]
-
-    def of(self, links: NDArray[np.bool_] | NDArray[np.intp]) -> Moments:
-        """Return those of some of the links."""
-        return self._replace(times=self.times[links], rows=self.rows[links])
-
-
-class Links(NamedTuple):
-    """The users and items at the ends of links, int32[links], and their moments where needed."""
 
     users: Int32
     items: Int32
-    moments: Moments | None = None
+    times: NDArray[np.number] | None = None
+    rows: NDArray[np.number] | None = None
 
-    def where(self, kept: NDArray[np.bool_]) -> Links:
+    def where(self, kept: NDArray[np.bool_] | NDArray[np.intp]) -> Links:
         """Return some of the links."""
-        moments = None if self.moments is None else self.moments.of(kept)
-        return Links(self.users[kept], self.items[kept], moments)
+        times, rows = (None if part is None else part[kept] for part in self[2:])
+        return Links(self.users[kept], self.items[kept], times, rows)
 
     def of_drawn_users(self, size: int) -> Links:
         """Return all links of some of the users that have any, see :func:`draw_users`."""
@@ -56,25 +48,21 @@ class Links(NamedTuple):
         return self.where(np.isin(self.users, present[draw_users(len(present), size, SEED)]))
 
     def distinct(self) -> tuple[Links, int]:
-        """Return each link at its first moment, by (user, item); and how many were given again."""
-        users, items, repeated = distinct_links(self.users, self.items)
-        if self.moments is None:
-            return Links(users, items), repeated
+        """Return each link at its first time, by (user, item); and the number of duplicates."""
         pairs = (self.users.astype(np.int64) << 32) | self.items.astype(np.int64)
-        order = np.lexsort((self.moments.rows, self.moments.times, pairs))
+        order = np.lexsort([key for key in (self.rows, self.times, pairs) if key is not None])
         first = order[np.diff(pairs[order], prepend=-1) > 0]
-        return Links(users, items, self.moments.of(first)), repeated
+        return self.where(first), len(pairs) - len(first)
+
+
+def draw_users(n_users: int, size: int, seed: int) -> NDArray[np.int64]:
+    """Return int64[size], users drawn at random, ascending; a smaller draw is part of a larger."""
+    return np.sort(Streams(seed).generator("users").permutation(n_users)[:size])
 
 
 class HeldOut(NamedTuple):
-    """The links that are left, and what of them is held out.
-
-    Args:
-        users, items: int32[links].
-        split: uint8[n_items], an index into :data:`SPLITS`.
-        held_out: uint8[links], the same of each link; None where it is that of the link's item.
-        removed: counts of links that were left out, by reason.
-        facts: more counts, for the statistics.
+    """The links that are left, and what of them is held out: fields of
+    :class:`ncfbench.data.content.Content`.
     """
 
     users: Int32
@@ -95,7 +83,7 @@ def hold_out(
     """Hold items or links out.
 
     Args:
-        links: each once, with moments for hold-outs that need times.
+        links: each once, with times and rows for hold-outs that need times.
         size: numbers of users and items.
         split: uint8[n_items], where the source itself says which items are held out.
 
@@ -103,24 +91,23 @@ def hold_out(
         DataError: nothing is left to train on.
         UsageError: these options hold out everything, or all links have one time.
     """
-    kind, (users, items, moments) = options.hold_out or "items", links
+    kind, (users, items, times, _) = options.hold_out or "items", links
     facts: dict[str, float] = {}
     removed: dict[str, int] = {}
     if split is None and kind == "items":
         split = split_items(size[1], options)
     elif split is None and kind == "newest-items":
-        assert moments is not None
-        split, facts["items_with_tied_times"] = split_newest(items, size[1], moments.times, options)
+        assert times is not None
+        split, facts["items_with_tied_times"] = split_newest(items, size[1], times, options)
     if split is not None:
         held_out = split[items]
     elif kind == "links":
         held_out = split_links(users, options)
+    elif kind == "last":
+        held_out, facts["users_with_tied_times"] = split_last(links, options)
     else:
-        assert moments is not None
-        if kind == "last":
-            held_out, facts["users_with_tied_times"] = split_last(users, moments, options)
-        else:
-            held_out = split_at(moments, options)
+        assert times is not None
+        held_out = split_at(times, options)
     if not (held_out == TRAIN).any():
         raise DataError("There is nothing to train on: every link belongs to a held-out item.")
     if split is not None:
@@ -236,7 +223,7 @@ def advise_hold_out(
             if trial[0] == "links":
                 held_out = split_links(users, options)
             elif trial[0] == "last":
-                held_out, _ = split_last(users, Moments(rows, rows), options)
+                held_out, _ = split_last(Links(users, users, rows, rows), options)
             else:
                 held_out = split_items(n_items, options)
             if tuple(trial) != now and wanted <= {*held_out.tolist()}:
@@ -248,7 +235,7 @@ def advise_hold_out(
     return "It has too few links: prepare more."
 
 
-def split_last(users: Int32, moments: Moments, options: SplitOptions) -> tuple[UInt8, int]:
+def split_last(links: Links, options: SplitOptions) -> tuple[UInt8, int]:
     """Hold out each user's newest link for the test, and the one before it for validation, unless
     the validation fraction is 0. Users who would have no training link keep all their links.
 
@@ -256,19 +243,22 @@ def split_last(users: Int32, moments: Moments, options: SplitOptions) -> tuple[U
         uint8[links], indices into :data:`SPLITS`; and the users for whom the order of rows decided,
         since links have equal times.
     """
+    users, _, times, rows = links
+    assert times is not None
+    assert rows is not None
     n_held_out = 2 if options.validation_fraction else 1
-    order = np.lexsort((moments.rows, moments.times, users))[::-1]  # each user's newest first
+    order = np.lexsort((rows, times, users))[::-1]  # each user's newest first
     place, n_links = _places(users, order)
     place = np.where(n_links > n_held_out, place, n_held_out)
     of_link = np.select([place == 0, place < n_held_out], [TEST, VALIDATION], TRAIN)
     # A link that is held out, and the next one of the same user.
     one, next_ = order[:-1], order[1:]
     is_tied = (place[one] < n_held_out) & (users[one] == users[next_])
-    is_tied &= moments.times[one] == moments.times[next_]
+    is_tied &= times[one] == times[next_]
     return of_link.astype(np.uint8), len(np.unique(users[one[is_tied]]))
 
 
-def split_at(moments: Moments, options: SplitOptions) -> UInt8:
+def split_at(times: NDArray[np.number], options: SplitOptions) -> UInt8:
     """Hold out all links from a time on for the test, and the newest of the others for validation.
 
     The cut is the one that leaves nearest to the test fraction of the links after it. Links of one
@@ -280,7 +270,6 @@ def split_at(moments: Moments, options: SplitOptions) -> UInt8:
     Raises:
         UsageError: all links have one time.
     """
-    times = moments.times
     is_test = times >= _cut(times, options.test_fraction, "--test-fraction")
     of_link = np.where(is_test, TEST, TRAIN).astype(np.uint8)
     if options.validation_fraction:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tables_of import ITEMS, LINKS, named, prepare
 
 from ncfbench.data.content import SPLITS, cautions
-from ncfbench.data.hold_out import Links, Moments, advise_hold_out, hold_out
+from ncfbench.data.hold_out import Links, advise_hold_out, hold_out
 from ncfbench.data.options import HOLD_OUTS, SplitOptions, TimedOptions
 from ncfbench.data.store import prepare_dataset
 from ncfbench.errors import DataError, NcfbenchError, UsageError
@@ -33,9 +33,8 @@ FRACTIONS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9])
 
 def held_out_of(rows, **options):
     users, items, times = np.array(rows, np.int32).T
-    moments = Moments(times.astype(float), np.arange(len(rows)))
-    chosen = TimedOptions(**options)
-    return hold_out(chosen, Links(users, items, moments).distinct()[0], (6, 7))
+    links = Links(users, items, times.astype(float), np.arange(len(rows)))
+    return hold_out(TimedOptions(**options), links.distinct()[0], (6, 7))
 
 
 def by_split(found):
@@ -325,7 +324,7 @@ def test_advice_on_hold_outs_helps(kind, degrees, n_items, test, validation, spl
     rows = [(u, (u + i) % n_items, i) for u, n in enumerate(degrees) for i in range(n)]
     rows += [(0, item, 9) for item in set(range(n_items)) - {item for _, item, _ in rows}]
     users, items, times = np.array(rows, np.int32).T
-    links = Links(users, items, Moments(times, np.arange(len(rows)))).distinct()[0]
+    links = Links(users, items, times, np.arange(len(rows))).distinct()[0]
     size, number = (len(degrees), n_items), SPLITS.index(split)
 
     def numbers(**options):

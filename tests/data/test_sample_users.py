@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tables_of import ids_of, named_links, prepare
 
-from ncfbench.data.content import draw_users
+from ncfbench.data.hold_out import draw_users
 from ncfbench.data.sources import prepare_command
 
 N_ITEMS = 7

@@ -13,7 +13,8 @@ import pytest
 from prepared import quiet, store_prepared
 
 from ncfbench.data import open_dataset, prepare, store
-from ncfbench.data.content import SPLITS, Content, cautions, distinct_links
+from ncfbench.data.content import SPLITS, Content, cautions
+from ncfbench.data.hold_out import Links
 from ncfbench.data.sources import Preparation, synthetic
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
@@ -75,9 +76,10 @@ def test_statistics_by_hand():
 
 def test_distinct_links_up_to_the_largest_id():
     last = 2**31 - 2
-    users, items, repeated = distinct_links(np.array([last, 0, last]), np.array([last, last, last]))
-    assert (users.tolist(), items.tolist(), repeated) == ([0, last], [last, last], 1)
-    assert users.dtype == items.dtype == np.int32
+    ends = np.array([last, 0, last], np.int32), np.array([last, last, last], np.int32)
+    links, repeated = Links(*ends).distinct()
+    assert (links.users.tolist(), links.items.tolist(), repeated) == ([0, last], [last, last], 1)
+    assert links.users.dtype == links.items.dtype == np.int32
 
 
 def test_the_digest_of_names_covers_their_counts():

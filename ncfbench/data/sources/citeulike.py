@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ncfbench.config import cache_dir
-from ncfbench.data.content import Content, distinct_links
+from ncfbench.data.content import Content
 from ncfbench.data.files import read_lines
 from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.markup import clean_latex
@@ -142,19 +142,19 @@ def read(folder: Path, options: Any, say: Callable[[str], None]) -> Content:
     sizes = [len(library) for library in libraries]
     if not any(sizes):
         raise DataError(f"{folder / 'users.dat'} names no item at all.")
-    users, items, repeated = distinct_links(
-        np.repeat(np.arange(len(sizes)), sizes),
-        np.fromiter(chain.from_iterable(libraries), np.int64),
-    )
+    links, repeated = Links(
+        np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
+        np.fromiter(chain.from_iterable(libraries), np.int32),
+    ).distinct()
     if repeated:
         say(f"Warning: users.dat names {repeated:,} links twice; each counts once.")
-    if unread := len(corpus) - 1 - int(items.max()):
+    if unread := len(corpus) - 1 - int(links.items.max()):
         say(
             f"Warning: of {len(corpus):,} texts the last {unread:,} are of articles in nobody's"
             " library."
         )
     texts, vocabulary = corpus.finish()
-    held_out = hold_out(options, Links(users, items), (len(libraries), len(corpus)))
+    held_out = hold_out(options, links, (len(libraries), len(corpus)))
     held_out.removed["duplicate_links"] = repeated
     return Content(n_users=len(libraries), texts=texts, vocabulary=vocabulary, **held_out._asdict())
 

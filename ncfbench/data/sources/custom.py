@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from typing import SupportsInt
 
 import numpy as np
@@ -14,22 +13,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.data.columns import Column, Table
-from ncfbench.data.content import (
-    SPLITS,
-    Content,
-    renumbered,
-)
+from ncfbench.data.content import SPLITS, Content
 from ncfbench.data.features import Numbers, read_features, standardised
 from ncfbench.data.files import sha256
-from ncfbench.data.hold_out import Links, Moments, hold_out
+from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.ids import Ids, encode, positions, unify
 from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.sources.custom_columns import (
     OF_ITEMS,
     OF_LINKS,
-    SPLIT_NAMES,
     describe,
-    split_names,
+    split_numbers,
     with_columns,
 )
 from ncfbench.data.sources.custom_options import Options
@@ -58,24 +52,26 @@ def plan(
     files = {
         role: {"name": path.name, "sha256": sha256(path)} for role, path in options.files().items()
     }
-    return Preparation(
-        {"files": files, "arguments": options.arguments(), **options.model_origin()},
-        chosen.stored(),
-        partial(
-            _read_content, chosen, columns, items, features, say, options.time_column is not None
-        ),
-    )
+
+    def read() -> Content:
+        times = None
+        if "time" in columns:
+            times = columns["time"].times(is_named=options.time_column is not None)
+        return _read_content(chosen, columns, times, items, features, say)
+
+    origin = {"files": files, "arguments": options.arguments(), **options.model_origin()}
+    return Preparation(origin, chosen.stored(), read)
 
 
 LEFT_OUT = {
-    "items_without_id": "Warning: left out, rows of {items} without {id}",
-    "duplicate_items": "Warning: left out, rows of {items} that repeat the {id} of an earlier one",
-    "links_without_id": "Warning: left out, rows of {links} without a user or an item",
+    "items_without_id": "Warning: dropped rows of {items} without {id}",
+    "duplicate_items": "Warning: dropped rows of {items} that repeat the {id} of an earlier one",
+    "links_without_id": "Warning: dropped rows of {links} without a user or an item",
     "links_below_threshold": "Rows of {links} below the threshold, which are not links",
-    "links_to_unknown_items": "Warning: left out, links to items that {items} does not have",
-    "users_without_links": "Warning: left out, users without a link",
-    "items_without_links": "Warning: left out, items without a link",
-    "duplicate_links": "Warning: left out, links of {links} that are given again",
+    "links_to_unknown_items": "Warning: dropped links to items that {items} does not have",
+    "users_without_links": "Warning: dropped users without a link",
+    "items_without_links": "Warning: dropped items without a link",
+    "duplicate_links": "Warning: dropped duplicate links of {links}",
 }
 """Messages about things that are left out, by the reason."""
 
@@ -88,9 +84,12 @@ class Removed:
     words: Mapping[str, str]
     counts: dict[str, int] = field(default_factory=dict)
 
-    def add(self, reason: str, count: SupportsInt, more: str = "") -> None:
-        """Count what is left out, and say so."""
+    def add(self, reason: str, count: SupportsInt, *columns: Ids) -> None:
+        """Count what is left out, and say so, with spellings of missing ids, such as NA."""
         self.counts[reason] = number = int(count)
+        missing = sum((ids.missing for ids in columns), Counter[str]())
+        listed = ", ".join(f"{spelling} ({rows:,} rows)" for spelling, rows in missing.items())
+        more = f" Treated as missing: {listed}. Rename it if it is a real id." if listed else ""
         if number and reason in LEFT_OUT:
             self.say(f"{LEFT_OUT[reason].format_map(self.words)}: {number:,}.{more}")
 
@@ -98,14 +97,18 @@ class Removed:
 def _read_content(
     options: Options,
     columns: Mapping[str, Column],
+    times: NDArray[np.float64] | None,
     table: Table,
     features: Numbers | None,
     say: Callable[[str], None],
-    is_time_named: bool,
 ) -> Content:
-    """Read the links, which decide what items are kept, and then those items' texts and features;
-    ``table`` is that of the items, ``columns`` are those in use but texts, by their roles;
-    ``is_time_named`` says whether the user named the column of times.
+    """Read the links, which decide what items are kept, and then those items' texts and features.
+
+    Args:
+        columns: those in use but texts, by their roles.
+        times: of the rows of links, where they are needed.
+        table: that of the items.
+        features: of its rows.
     """
     words = {"links": options.links.name, "items": options.items.name, "id": columns["id"].name}
     removed = Removed(say, words)
@@ -116,28 +119,35 @@ def _read_content(
     if not n_present:
         with_id = f" with {words['id']}" if n_rows else ""
         raise DataError(f"{options.items} holds no item{with_id}.")
-    removed.add("items_without_id", n_rows - n_present, _describe_missing(items))
+    removed.add("items_without_id", n_rows - n_present, items)
     removed.add("duplicate_items", n_present - len(items.names))
-    moments = _read_moments(columns.get("time"), is_time_named)
-    links, n_users = _read_links(users, ends, items, columns, options, moments, removed)
-    removed.add("users_without_links", n_users - _count(links.users))
+    is_link = _links(users, ends, columns, options, removed)
+    item_of_row = np.append(positions(ends.names, items.names), -1)[ends.codes]
+    is_known = is_link & (item_of_row >= 0)
+    if not is_known.any():
+        raise DataError(
+            f"No link names an item of {options.items}: {ends.column.name} in {words['links']} is,"
+            f" for example, {ends.names[0].as_py()[:40]!r}, and {words['id']} in {words['items']}"
+            f" {items.names[0].as_py()[:40]!r}."
+        )
+    is_unknown = is_link & ~is_known
+    removed.add("links_to_unknown_items", np.sum(is_unknown))
+    removed.add("unknown_items", _count(ends.codes[is_unknown]))
+    links = Links(users.codes, item_of_row, times, np.arange(len(is_link))).where(is_known)
+    removed.add("users_without_links", _count(users.codes[is_link]) - _count(links.users))
     removed.add("items_without_links", len(items.names) - _count(links.items))
     if options.sample_users:
         links = _sample(links, options.sample_users, removed)
-    has_user = np.bincount(links.users, minlength=len(users.names)) > 0
-    has_item = np.bincount(links.items, minlength=len(items.names)) > 0
-    user_ids = users.names.filter(pa.array(has_user))
-    item_ids = items.names.filter(pa.array(has_item))
-    of_links = renumbered(has_user, links.users), renumbered(has_item, links.items)
-    links, repeated = Links(*of_links, links.moments).distinct()
-    removed.add("duplicate_links", repeated)
-    rows = items.first_rows()[has_item]
-    held_out = hold_out(
-        options,
-        links,
-        (len(user_ids), len(item_ids)),
-        split=_split_numbers(columns["split"])[rows] if options.split_column else None,
+    links, n_duplicates = links.distinct()
+    removed.add("duplicate_links", n_duplicates)
+    # Users and items without a link are left out of the numbers.
+    (user_codes, of_users), (item_codes, of_items) = (
+        np.unique(codes, return_inverse=True) for codes in (links.users, links.items)
     )
+    links = links._replace(users=of_users.astype(np.int32), items=of_items.astype(np.int32))
+    item_ids, rows = items.names.take(pa.array(item_codes)), items.first_rows()[item_codes]
+    split = _split(columns["split"])[rows] if options.split_column else None
+    held_out = hold_out(options, links, (len(user_codes), len(item_codes)), split=split)
     for reason, count in held_out.removed.items():
         removed.add(reason, count)
     item_features = None
@@ -145,61 +155,36 @@ def _read_content(
         assert options.item_features is not None
         path, is_trained = options.item_features, held_out.split == 0
         item_features = standardised(path, features[rows], item_ids, is_trained, say)
-    texts_, vocabulary = _read_texts(options, table, rows, say)
+    texts, vocabulary = _read_texts(options, table, rows)
     return Content(
-        n_users=len(user_ids),
-        texts=texts_,
+        n_users=len(user_codes),
+        texts=texts,
         vocabulary=vocabulary,
-        user_ids=user_ids,
+        user_ids=users.names.take(pa.array(user_codes)),
         item_ids=item_ids,
         item_features=item_features,
         **held_out._replace(removed=removed.counts)._asdict(),
     )
 
 
-def _read_links(
-    users: Ids,
-    ends: Ids,
-    items: Ids,
-    columns: Mapping[str, Column],
-    options: Options,
-    moments: Moments | None,
-    removed: Removed,
-) -> tuple[Links, int]:
-    """Return the links with both ends (``users`` and ``ends``) and a sufficient rating, to items
-    that the items' file has; and how many users there were before.
+def _links(
+    users: Ids, ends: Ids, columns: Mapping[str, Column], options: Options, removed: Removed
+) -> NDArray[np.bool_]:
+    """Return which rows are links: with both ends (``users`` and ``ends``), and a sufficient
+    rating.
     """
-    path, file = ends.column.table.path, items.column.table.path
-    present = (users.codes >= 0) & (ends.codes >= 0)
-    removed.add("links_without_id", np.sum(~present), _describe_missing(users, ends))
-    kept = present
+    is_link = (users.codes >= 0) & (ends.codes >= 0)
+    removed.add("links_without_id", np.sum(~is_link), users, ends)
+    n_below = 0
     if (least := options.rating_threshold) is not None:
-        kept = present & columns["rating"].at_least(least)
-    n_below = int(np.sum(present & ~kept))
+        is_enough = columns["rating"].at_least(least)
+        n_below = int(np.sum(is_link & ~is_enough))
+        is_link &= is_enough
     removed.add("links_below_threshold", n_below)
-    if not kept.any():
+    if not is_link.any():
         what = " of such a rating" if n_below else ""
-        raise DataError(f"{path} holds no link{what}.")
-    of_items = np.append(positions(ends.names, items.names), -1)[ends.codes]
-    known = kept & (of_items >= 0)
-    if not known.any():
-        raise DataError(
-            f"No link names an item of {file}: {ends.column.name} in {path.name} is, for example,"
-            f" {ends.names[0].as_py()[:40]!r}, and {items.column.name} in {file.name}"
-            f" {items.names[0].as_py()[:40]!r}."
-        )
-    unknown = kept & ~known
-    removed.add("links_to_unknown_items", np.sum(unknown))
-    removed.add("unknown_items", _count(ends.codes[unknown]))
-    links = Links(users.codes, of_items, moments).where(known)
-    return links, _count(users.codes[kept])
-
-
-def _read_moments(column: Column | None, is_named: bool) -> Moments | None:
-    """Return the time of each row; None where no times are needed."""
-    if column is None:
-        return None
-    return Moments(column.times(is_named=is_named), np.arange(len(column.values)))
+        raise DataError(f"{options.links} holds no link{what}.")
+    return is_link
 
 
 def _sample(links: Links, size: int, removed: Removed) -> Links:
@@ -222,11 +207,11 @@ def _sample(links: Links, size: int, removed: Removed) -> Links:
 
 
 def _count(codes: NDArray[np.int32]) -> int:
-    return int(np.count_nonzero(np.bincount(codes)))
+    return len(np.unique(codes))
 
 
 def _read_texts(
-    options: Options, items: Table, rows: NDArray[np.int64], say: Callable[[str], None]
+    options: Options, items: Table, rows: NDArray[np.int64]
 ) -> tuple[Texts, Vocabulary]:
     if not options.text_columns and not options.tokens_column:
         return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
@@ -249,16 +234,12 @@ def _read_texts(
     return corpus.finish()
 
 
-def _split_numbers(column: Column) -> NDArray[np.uint8]:
-    names = split_names(column)
-    for row, name in enumerate(names):
-        if name not in SPLIT_NAMES:
-            column.refuse(row, f"{name[:40]!r} is none of {', '.join(SPLITS)}.")
-    return np.array([SPLIT_NAMES[name] for name in names], np.uint8)
-
-
-def _describe_missing(*columns: Ids) -> str:
-    """Return a sentence about spellings of missing ids, such as NA, if there are any."""
-    counts = sum((ids.missing for ids in columns), Counter[str]())
-    listed = ", ".join(f"{spelling} ({rows:,} rows)" for spelling, rows in counts.items())
-    return f" As missing count {listed}; if one is a real id, spell it otherwise." if listed else ""
+def _split(column: Column) -> NDArray[np.uint8]:
+    """Return uint8[n], the split of each row, an index into :data:`SPLITS`."""
+    numbers = split_numbers(column)
+    if not (is_split := numbers < len(SPLITS)).all():
+        row = int(np.argmin(is_split))
+        column.refuse(
+            row, f"{str(column.values[row].as_py())[:40]!r} is none of {', '.join(SPLITS)}."
+        )
+    return numbers

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ncfbench.data.columns import Column, Table
 from ncfbench.data.content import SPLITS
@@ -73,7 +74,7 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
     used: dict[str, Any] = {"hold_out": options.hold_out, "split_column": None}
     if options.hold_out is None:
         split = _choose("split", options, items)
-        if split and (options.split_column or set(split_names(items[split])) <= {*SPLIT_NAMES}):
+        if split and (options.split_column or (split_numbers(items[split]) < len(SPLITS)).all()):
             used["split_column"] = split
         used["hold_out"] = None if used["split_column"] else "items"
     for role, is_used, flag in (
@@ -112,10 +113,11 @@ def _choose(role: str, options: Options, table: Table) -> str | None:
     return next(iter(_with_names(USUAL[role], table)), None)
 
 
-def split_names(column: Column) -> list[str]:
-    """Return the name of each row's split, in lower case."""
+def split_numbers(column: Column) -> NDArray[np.uint8]:
+    """Return uint8[n]: an index into :data:`SPLITS` for each row, above all where it has none."""
     rows = np.arange(len(column.values))
-    return [" ".join(parts).strip().lower() for parts in column.texts(rows)]
+    names = (" ".join(parts).strip().lower() for parts in column.texts(rows))
+    return np.array([SPLIT_NAMES.get(name, len(SPLITS)) for name in names], np.uint8)
 
 
 def choose_id(

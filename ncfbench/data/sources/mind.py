@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ncfbench.data.content import Content
 from ncfbench.data.files import read_lines, sha256
-from ncfbench.data.hold_out import Links, Moments, hold_out
+from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.ids import natural_order
 from ncfbench.data.options import (
     PUBLISHED,
@@ -86,8 +86,8 @@ def _read_content(folder: Path, options: Options, say: Callable[[str], None]) ->
     (user_ids, users), (item_ids, items) = _numbered(user_names), _numbered(item_names)
     if unclicked := len(news) - len(item_ids):
         say(f"Left out: {unclicked:,} of {len(news):,} news, which nobody clicked.")
-    moments = Moments(np.array(seconds), np.arange(len(seconds)))
-    links, repeated = Links(users, items, moments).distinct()
+    rows = np.arange(len(seconds))
+    links, repeated = Links(users, items, np.array(seconds), rows).distinct()
     corpus = Corpus(options)
     for id_ in item_ids.to_pylist():
         corpus.add(token for part in news[id_] for token in corpus.tokenize(part))
