@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.data.content import SPLITS, Split
-from ncfbench.data.options import SplitOptions, TimedOptions, as_flags, flags_of
+from ncfbench.data.options import NEED_TIMES, SourceOptions, as_flags, flags_of
 from ncfbench.data.text import Int32
 from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
@@ -34,8 +34,8 @@ class Links(NamedTuple):
 
     users: Int32
     items: Int32
-    times: NDArray[np.number] | None = None
-    rows: NDArray[np.number] | None = None
+    times: Any = None
+    rows: Any = None
 
     def where(self, kept: NDArray[np.bool_] | NDArray[np.intp]) -> Links:
         """Return some of the links."""
@@ -74,7 +74,7 @@ class HeldOut(NamedTuple):
 
 
 def hold_out(
-    options: SplitOptions,
+    options: SourceOptions,
     links: Links,
     size: tuple[int, int],
     *,
@@ -89,16 +89,20 @@ def hold_out(
 
     Raises:
         DataError: nothing is left to train on.
-        UsageError: these options hold out everything, or all links have one time.
+        UsageError: these options hold out everything, all links have one time, or they have none.
     """
     kind, (users, items, times, _) = options.hold_out or "items", links
     facts: dict[str, float] = {}
     removed: dict[str, int] = {}
+    if kind in NEED_TIMES and times is None:
+        raise UsageError(
+            f"--hold-out {kind} needs the times of links, and there are none here: use --hold-out"
+            " items or --hold-out links."
+        )
     if split is None and kind == "items":
         split = split_items(size[1], options)
     elif split is None and kind == "newest-items":
-        assert times is not None
-        split, facts["items_with_tied_times"] = split_newest(items, size[1], times, options)
+        split, facts["items_with_tied_times"] = split_newest(links, size[1], options)
     if split is not None:
         held_out = split[items]
     elif kind == "links":
@@ -106,8 +110,7 @@ def hold_out(
     elif kind == "last":
         held_out, facts["users_with_tied_times"] = split_last(links, options)
     else:
-        assert times is not None
-        held_out = split_at(times, options)
+        held_out = split_at(links, options)
     if not (held_out == TRAIN).any():
         raise DataError("There is nothing to train on: every link belongs to a held-out item.")
     if split is not None:
@@ -124,7 +127,7 @@ def hold_out(
 
 
 def split_items(
-    n_items: int, options: SplitOptions, order: NDArray[np.int64] | None = None
+    n_items: int, options: SourceOptions, order: NDArray[np.int64] | None = None
 ) -> UInt8:
     """Hold the first items of an order out, by default a random one: a share for the test, then a
     share of the *remaining* items for validation.
@@ -149,9 +152,7 @@ def split_items(
     return split
 
 
-def split_newest(
-    items: Int32, n_items: int, times: NDArray[np.number], options: SplitOptions
-) -> tuple[UInt8, int]:
+def split_newest(links: Links, n_items: int, options: SourceOptions) -> tuple[UInt8, int]:
     """Hold out the items whose first link is the newest, never those without a link while others
     are left; among equals the later item counts as newer.
 
@@ -160,7 +161,7 @@ def split_newest(
         decided, since their first links have equal times.
     """
     first = np.full(n_items, np.inf)
-    np.minimum.at(first, items, times)
+    np.minimum.at(first, links.items, links.times)
     first[np.isinf(first)] = -np.inf
     split = split_items(n_items, options, np.argsort(first, kind="stable")[::-1])
     linked = np.isfinite(first)
@@ -170,7 +171,7 @@ def split_newest(
     return split, int(np.isin(moments, tied).sum())
 
 
-def split_links(users: Int32, options: SplitOptions) -> UInt8:
+def split_links(users: Int32, options: SourceOptions) -> UInt8:
     """Hold out links of each user at random: a share for the test, then a share of the *remaining*
     ones for validation, both rounded; at least one link of each user stays in training.
 
@@ -218,7 +219,7 @@ def advise_hold_out(
     kinds = dict.fromkeys((*({kind} - {"", "time"}), "items"))
     both = {number for number in (1, 2) if now[3 - number] or SPLITS[number] == split}
     for wanted, *trial in product((both, {SPLITS.index(split)}), kinds, tests, validations):
-        options = TimedOptions(**dict(zip(names, trial, strict=True)))
+        options = SourceOptions(**dict(zip(names, trial, strict=True)))
         with suppress(UsageError):
             if trial[0] == "links":
                 held_out = split_links(users, options)
@@ -235,7 +236,7 @@ def advise_hold_out(
     return "It has too few links: prepare more."
 
 
-def split_last(links: Links, options: SplitOptions) -> tuple[UInt8, int]:
+def split_last(links: Links, options: SourceOptions) -> tuple[UInt8, int]:
     """Hold out each user's newest link for the test, and the one before it for validation, unless
     the validation fraction is 0. Users who would have no training link keep all their links.
 
@@ -244,8 +245,6 @@ def split_last(links: Links, options: SplitOptions) -> tuple[UInt8, int]:
         since links have equal times.
     """
     users, _, times, rows = links
-    assert times is not None
-    assert rows is not None
     n_held_out = 2 if options.validation_fraction else 1
     order = np.lexsort((rows, times, users))[::-1]  # each user's newest first
     place, n_links = _places(users, order)
@@ -258,7 +257,7 @@ def split_last(links: Links, options: SplitOptions) -> tuple[UInt8, int]:
     return of_link.astype(np.uint8), len(np.unique(users[one[is_tied]]))
 
 
-def split_at(times: NDArray[np.number], options: SplitOptions) -> UInt8:
+def split_at(links: Links, options: SourceOptions) -> UInt8:
     """Hold out all links from a time on for the test, and the newest of the others for validation.
 
     The cut is the one that leaves nearest to the test fraction of the links after it. Links of one
@@ -270,6 +269,7 @@ def split_at(times: NDArray[np.number], options: SplitOptions) -> UInt8:
     Raises:
         UsageError: all links have one time.
     """
+    times = links.times
     is_test = times >= _cut(times, options.test_fraction, "--test-fraction")
     of_link = np.where(is_test, TEST, TRAIN).astype(np.uint8)
     if options.validation_fraction:

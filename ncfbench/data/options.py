@@ -73,30 +73,6 @@ class SourceOptions:
     fixed: ClassVar[frozenset[str]] = frozenset()
     """Fields without a flag, which Python alone can give."""
     lsa: int | None = lsa_option(None)
-
-    def __post_init__(self) -> None:
-        for declaration in fields(self):
-            if (value := getattr(self, declaration.name)) is not None:
-                setting = setting_of(declaration)
-                converted = setting.convert(value)
-                setting.check(converted)
-                object.__setattr__(self, declaration.name, converted)
-
-    def stored(self) -> dict[str, Any]:
-        """Return the options that decide the content, as a manifest has them."""
-        stored = {}
-        for declaration in _ordered(type(self)):
-            value = getattr(self, declaration.name)
-            is_omitted = declaration.metadata["omits_default"] and not value
-            if declaration.metadata["is_stored"] and not is_omitted:
-                stored[declaration.name] = list(value) if isinstance(value, tuple) else value
-        return stored
-
-
-@dataclass(frozen=True, kw_only=True)
-class SplitOptions(SourceOptions):
-    """Options of the split into training, validation and test."""
-
     hold_out: str | None = option(
         None,
         "What is held out: items, at random, with all their links; newest-items, those whose first"
@@ -118,25 +94,24 @@ class SplitOptions(SourceOptions):
     )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.hold_out in NEED_TIMES and not isinstance(self, TimedOptions):
-            raise UsageError(
-                f"--hold-out {self.hold_out} needs the times of links, and there are none here: use"
-                " --hold-out items or --hold-out links."
-            )
+        for declaration in fields(self):
+            if (value := getattr(self, declaration.name)) is not None:
+                setting = setting_of(declaration)
+                converted = setting.convert(value)
+                setting.check(converted)
+                object.__setattr__(self, declaration.name, converted)
 
     def stored(self) -> dict[str, Any]:
-        """Return the options that decide the content; items, the usual ones, need no word."""
-        # A seed was an option, and fingerprints cover it.
-        stored = super().stored() | {"split_seed": 0}
-        if self.hold_out == "items":
-            del stored["hold_out"]
+        """Return the options that decide the content, as a manifest has them; to hold out items, as
+        usual, needs no word.
+        """
+        stored: dict[str, Any] = {"split_seed": 0}  # was an option, and fingerprints cover it
+        for declaration in _ordered(type(self)):
+            value, traits = getattr(self, declaration.name), declaration.metadata
+            is_omitted = traits["omits_default"] and value in (None, 0, "items")
+            if traits["is_stored"] and not is_omitted:
+                stored[declaration.name] = list(value) if isinstance(value, tuple) else value
         return stored
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimedOptions(SplitOptions):
-    """Options of sources whose links have times."""
 
 
 PUBLISHED = frozenset(
@@ -146,7 +121,7 @@ PUBLISHED = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(SplitOptions):
+class TextOptions(SourceOptions):
     """Options of sources of real texts: what becomes a token, and which are kept."""
 
     tokenizer: Path | None = option(
@@ -237,9 +212,7 @@ def as_flags(values: Mapping[str, Any]) -> list[str]:
 
 def declared(options: type[SourceOptions]) -> list[Field[Any]]:
     """Return the fields of options that have a flag, a source's own before those that it shares."""
-    return [
-        declaration for declaration in _ordered(options) if declaration.name not in options.fixed
-    ]
+    return [option for option in _ordered(options) if option.name not in options.fixed]
 
 
 def _ordered(options: type[SourceOptions]) -> list[Field[Any]]:

@@ -20,7 +20,7 @@ from ncfbench import data
 from ncfbench.data import store
 from ncfbench.data.files import read_lines
 from ncfbench.data.hold_out import split_items
-from ncfbench.data.options import SplitOptions
+from ncfbench.data.options import SourceOptions
 from ncfbench.data.sources import citeulike, prepare_command
 from ncfbench.data.sources.citeulike import Options, OptionsT, read_articles, read_lists
 from ncfbench.errors import DataError, UsageError, VerificationError
@@ -302,10 +302,10 @@ def test_articles_come_back_whatever_they_hold(tmp_path, rows):
 
 
 def test_splits_are_shares_of_the_items():
-    split = split_items(1000, SplitOptions())
+    split = split_items(1000, SourceOptions())
     assert np.bincount(split).tolist() == [720, 80, 200]
-    assert (split == split_items(1000, SplitOptions())).all()
-    no_validation = split_items(1000, SplitOptions(validation_fraction=0))
+    assert (split == split_items(1000, SourceOptions())).all()
+    no_validation = split_items(1000, SourceOptions(validation_fraction=0))
     assert np.bincount(no_validation, minlength=3).tolist() == [800, 0, 200]
     with pytest.raises(UsageError, match="hold every item out"):
-        split_items(1, SplitOptions(test_fraction=0.9))
+        split_items(1, SourceOptions(test_fraction=0.9))

@@ -17,7 +17,7 @@ from tables_of import ITEMS, LINKS, named, prepare
 
 from ncfbench.data.content import SPLITS, cautions
 from ncfbench.data.hold_out import Links, advise_hold_out, hold_out
-from ncfbench.data.options import HOLD_OUTS, SplitOptions, TimedOptions
+from ncfbench.data.options import HOLD_OUTS, SourceOptions
 from ncfbench.data.store import prepare_dataset
 from ncfbench.errors import DataError, NcfbenchError, UsageError
 from ncfbench.floors.floor import floor
@@ -34,7 +34,7 @@ FRACTIONS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9])
 def held_out_of(rows, **options):
     users, items, times = np.array(rows, np.int32).T
     links = Links(users, items, times.astype(float), np.arange(len(rows)))
-    return hold_out(TimedOptions(**options), links.distinct()[0], (6, 7))
+    return hold_out(SourceOptions(**options), links.distinct()[0], (6, 7))
 
 
 def by_split(found):
@@ -206,7 +206,7 @@ def test_hold_outs_by_time_need_times(tmp_path, kind):
     with pytest.raises(UsageError, match=message):
         prepare(tmp_path, rows, hold_out=kind)
     with pytest.raises(UsageError, match=f"--hold-out {kind} needs the times of links"):
-        SplitOptions(hold_out=kind)
+        hold_out(SourceOptions(hold_out=kind), Links(*np.zeros((2, 1), np.int32)), (1, 1))
 
 
 def test_few_and_tied_links_are_told(tmp_path):
@@ -299,7 +299,7 @@ def test_synthetic_data_keep_their_fingerprint(tmp_path):
 def test_nothing_to_train_on_is_refused():
     with pytest.raises(DataError, match="nothing to train on"):
         one = Links(np.zeros(1, np.int32), np.zeros(1, np.int32))
-        hold_out(SplitOptions(), one, (1, 2), split=np.array([2, 0], np.uint8))
+        hold_out(SourceOptions(), one, (1, 2), split=np.array([2, 0], np.uint8))
 
 
 def given_by(advice):
@@ -328,7 +328,7 @@ def test_advice_on_hold_outs_helps(kind, degrees, n_items, test, validation, spl
     size, number = (len(degrees), n_items), SPLITS.index(split)
 
     def numbers(**options):
-        found = hold_out(TimedOptions(**options), links, size)
+        found = hold_out(SourceOptions(**options), links, size)
         return {*(found.split if found.held_out is None else found.held_out).tolist()}
 
     options = {"hold_out": kind, "test_fraction": test, "validation_fraction": validation}

@@ -11,7 +11,6 @@ from ncfbench.data.options import (
     DENSE,
     USUAL_LSA,
     TextOptions,
-    TimedOptions,
     as_flags,
     lsa_option,
     option,
@@ -26,7 +25,7 @@ _of_split = partial(option, panel="Links and items to keep")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TextOptions, TimedOptions):
+class Options(TextOptions):
     """Options of the source; a column that is None is found by its usual names."""
 
     links: Path = option(

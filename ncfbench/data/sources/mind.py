@@ -22,7 +22,6 @@ from ncfbench.data.options import (
     PUBLISHED,
     USUAL_LSA,
     TextOptions,
-    TimedOptions,
     lsa_option,
     option,
 )
@@ -43,7 +42,7 @@ TIME_FORMAT = "%m/%d/%Y %I:%M:%S %p"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TextOptions, TimedOptions):
+class Options(TextOptions):
     """Options of the source."""
 
     fixed = PUBLISHED | {"lsa"}

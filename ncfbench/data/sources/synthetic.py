@@ -19,7 +19,7 @@ from ncfbench.data.content import Content
 from ncfbench.data.features import Float32, standardise
 from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.hold_out import Links, hold_out
-from ncfbench.data.options import MAX_FEATURES, SplitOptions, option
+from ncfbench.data.options import MAX_FEATURES, SourceOptions, option
 from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.errors import UsageError
@@ -38,7 +38,7 @@ def _size(default: int, help_: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(SplitOptions):
+class Options(SourceOptions):
     """Sizes and seeds of a synthetic data set."""
 
     fixed = frozenset(
