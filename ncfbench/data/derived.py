@@ -22,11 +22,8 @@ from ncfbench.data.features import Float32, standardise
 from ncfbench.data.options import USUAL_LSA, SourceOptions
 from ncfbench.data.text import Texts
 from ncfbench.errors import TooFewTextsError, UsageError
-from ncfbench.storage.free_space import require_memory
 
-Derived: TypeAlias = tuple[Float32, float]
-"""Features of all items, float32[n_items, F], and the seconds that they took."""
-Embed: TypeAlias = Callable[[Path, Texts], Derived]
+Embed: TypeAlias = Callable[[Path, Texts], tuple[Float32, float]]
 """Returns a checkpoint's vectors of texts; see :func:`ncfbench.models.embedding.embed_texts`."""
 EMBED = "ncfbench.models.embedding:embed_texts"
 """Imported by this name where it is needed: JAX stands above data."""
@@ -51,26 +48,32 @@ def with_derived(
     Raises:
         UsageError: they cannot be derived.
     """
-    wanted: dict[str, Callable[[], Derived]] = {}
+    is_training = content.split == SPLITS.index("train")
+    wanted: dict[str, Callable[[], Float32]] = {}
     if options.lsa:
-        wanted["lsa"] = partial(_lsa, content, options.lsa)
+        # It imports SciPy's solvers, which other data do without.
+        from ncfbench.data.lsa import lsa
+
+        shape = len(content.vocabulary.words), np.flatnonzero(is_training), options.lsa
+        wanted["lsa"] = partial(lsa, content.texts, *shape)
     if (checkpoint := getattr(options, "embed", None)) is not None:
+        if not content.vocabulary.words:
+            raise UsageError(f"--embed {checkpoint} reads texts, and the items have none.")
         encode = embed or pkgutil.resolve_name(EMBED)
-        wanted["embed"] = partial(_embedded, content, pieces, checkpoint, encode)
+        wanted["embed"] = lambda: encode(checkpoint, pieces().texts)[0]
     facts: dict[str, Any] = {}
     for name, derive in wanted.items():
+        begin = time.perf_counter()
         try:
-            (values, seconds), begin = derive(), time.perf_counter()
+            columns, constant = standardise(derive(), is_training)
         except TooFewTextsError as error:
             if not type(options).lsa == options.lsa == USUAL_LSA:
                 raise
             say(f"No features by LSA, which are made by default: {error}")
             continue
-        is_training = content.split == SPLITS.index("train")
-        columns, constant = standardise(values, is_training)
+        seconds = time.perf_counter() - begin
         own = [] if content.item_features is None else [content.item_features]
         content = replace(content, item_features=np.concatenate([*own, columns], axis=1))
-        seconds += time.perf_counter() - begin
         facts[name] = {"columns": columns.shape[1], "seconds": seconds, "sha256": _sha256(columns)}
         more = f", {constant:,} of them 0 for all" if constant else ""
         say(f"--{name}: {columns.shape[1]:,} features of each item{more}, in {seconds:.1f} s.")
@@ -104,37 +107,6 @@ def lsa_columns(n_columns: int, facts: Mapping[str, Any]) -> slice:
     columns = {name: fact["columns"] for name, fact in facts.items()}
     end = n_columns - columns.get("embed", 0)
     return slice(end - columns.get("lsa", 0), end)
-
-
-def _lsa(content: Content, size: int) -> Derived:
-    n_words, n_items = len(content.vocabulary.words), len(content.texts)
-    if not n_words:
-        raise TooFewTextsError(
-            f"--lsa {size} makes features of texts, and the items have none. Leave it out, or name"
-            " the items' texts."
-        )
-    # It imports SciPy's solvers, which other data do without.
-    from ncfbench.data.lsa import lsa, lsa_bytes
-
-    require_memory(f"{size:,} features by --lsa", lsa_bytes(n_items, n_words, size))
-    begin = time.perf_counter()
-    training = np.flatnonzero(content.split == SPLITS.index("train"))
-    return lsa(content.texts, n_words, training, size), time.perf_counter() - begin
-
-
-def _embedded(
-    content: Content,
-    pieces: Callable[[], Content],
-    checkpoint: Path,
-    embed: Embed,
-) -> Derived:
-    if not content.vocabulary.words:
-        raise UsageError(f"--embed {checkpoint} reads texts, and the items have none.")
-    begin = time.perf_counter()
-    texts = pieces().texts
-    read = time.perf_counter() - begin
-    values, seconds = embed(checkpoint, texts)
-    return values, read + seconds
 
 
 def _sha256(columns: Float32) -> str:

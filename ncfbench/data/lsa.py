@@ -12,6 +12,7 @@ from scipy.sparse.linalg import svds
 from ncfbench.data.features import Float32
 from ncfbench.data.text import Texts
 from ncfbench.errors import TooFewTextsError
+from ncfbench.storage.free_space import require_memory
 
 Float64: TypeAlias = NDArray[np.float64]
 Ids: TypeAlias = NDArray[np.integer]
@@ -55,7 +56,15 @@ def lsa(texts: Texts, n_words: int, fitted: Ids, size: int) -> Float32:
 
     Raises:
         TooFewTextsError: the fitted texts, or the words, are not more than ``size``.
+        UsageError: it takes more memory than there is.
     """
+    if not n_words:
+        raise TooFewTextsError(
+            f"--lsa {size} makes features of texts, and the items have none. Leave it out, or name"
+            " the items' texts."
+        )
+    n_bytes = 4 * (_lanczos(size) * min(len(texts), n_words) + 2 * size * (len(texts) + n_words))
+    require_memory(f"{size:,} features by --lsa", n_bytes)
     content = tfidf(texts, n_words, fitted)
     chosen = content[fitted]
     smallest = min(chosen.shape)
@@ -76,11 +85,6 @@ def lsa(texts: Texts, n_words: int, fitted: Ids, size: int) -> Float32:
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
     vectors *= np.where(values > RANK * values[0], 1.0, 0.0)[:, None] * np.sign(largest)
     return np.asarray(content @ np.ascontiguousarray(vectors.T, np.float32), np.float32)
-
-
-def lsa_bytes(n_texts: int, n_words: int, size: int) -> int:
-    """Return about the most memory that :func:`lsa` and a copy of its result take."""
-    return 4 * (_lanczos(size) * min(n_texts, n_words) + 2 * size * (n_texts + n_words))
 
 
 def _counts(texts: Texts, n_words: int) -> sparse.csr_array:
