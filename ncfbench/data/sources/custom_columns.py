@@ -63,23 +63,23 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
 
     A DataError or UsageError where a column that is needed is missing, or several might be meant.
     """
-    user = choose_id("user", links, options.user_column)
-    item = choose_id("item", links, options.item_column)
-    if item == user:
+    used: dict[str, Any] = {role: _choose_id(role, options, links) for role in ("user", "item")}
+    if used["item"] == used["user"]:
         raise UsageError(
-            f"{user} of {links.path.name} cannot be both user and item. Use --user-column or"
-            " --item-column."
+            f"{used['user']} of {links.path.name} cannot be both user and item. Use --user-column"
+            " or --item-column."
         )
-    id_ = choose_id("item", items, options.id_column, item, "--id-column")
-    used: dict[str, Any] = {"hold_out": options.hold_out, "split_column": None}
-    if options.hold_out is None:
+    used["id"] = _choose_id("id", options, items, used["item"])
+    split, hold_out = None, options.hold_out
+    if hold_out is None:
         split = _choose("split", options, items)
-        if split and (options.split_column or (split_numbers(items[split]) < len(SPLITS)).all()):
-            used["split_column"] = split
-        used["hold_out"] = None if used["split_column"] else "items"
+        if split and not options.split_column:
+            split = split if (split_numbers(items[split]) < len(SPLITS)).all() else None
+        hold_out = None if split else "items"
+    used["split"] = split
     for role, is_used, flag in (
         ("rating", options.rating_threshold is not None, "--rating-threshold"),
-        ("time", options.hold_out in NEED_TIMES, f"--hold-out {options.hold_out}"),
+        ("time", hold_out in NEED_TIMES, f"--hold-out {hold_out}"),
     ):
         column = _choose(role, options, links)
         if is_used and column is None:
@@ -87,30 +87,20 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
                 f"{flag} needs a column of {role}s, and {links.path.name} has none called so. Name"
                 f" it: --{role}-column NAME. Its columns: {_listed(links.names)}."
             )
-        used[f"{role}_column"] = column if is_used else None
-    texts, tokens = _choose_texts(options, items)
-    if not (texts or tokens or options.item_features):
-        raise _no_column(
-            items,
-            "a text",
-            "Name some: --text-columns A,B; or --tokens-column NAME, or --item-features",
-        )
-    return replace(
-        options,
-        user_column=user,
-        item_column=item,
-        id_column=id_,
-        text_columns=texts,
-        tokens_column=tokens,
-        **used,
-    )
+        used[role] = column if is_used else None
+    texts, used["tokens"] = _choose_texts(options, items)
+    if not (texts or used["tokens"] or options.item_features):
+        advice = "Name some: --text-columns A,B; or --tokens-column NAME, or --item-features"
+        raise _no_column(items, "a text", advice)
+    columns = {f"{role}_column": name for role, name in used.items()}
+    return replace(options, hold_out=hold_out, text_columns=texts, **columns)
 
 
 def _choose(role: str, options: Options, table: Table) -> str | None:
     """Return the column of a role: the one asked for, or the first usual name; None without one."""
     if (asked := getattr(options, f"{role}_column")) is not None:
         return named(asked, table, f"--{role}-column")
-    return next(iter(_with_names(USUAL[role], table)), None)
+    return next(iter(_with_names(USUAL.get(role, ()), table)), None)
 
 
 def split_numbers(column: Column) -> NDArray[np.uint8]:
@@ -120,29 +110,19 @@ def split_numbers(column: Column) -> NDArray[np.uint8]:
     return np.array([SPLIT_NAMES.get(name, len(SPLITS)) for name in names], np.uint8)
 
 
-def choose_id(
-    what: str,
-    table: Table,
-    asked: str | None = None,
-    same: str | None = None,
-    flag: str | None = None,
-) -> str:
-    """Return a column of ids, of users or items (``what``): the one asked for; or that which is
-    called as in the links (``same``); or a usual name, preferably an id's. A DataError where
-    there are several.
-
-    Args:
-        flag: names the column; by default that of the links' column.
+def _choose_id(role: str, options: Options, table: Table, same: str | None = None) -> str:
+    """Return a column of ids: the one asked for; or that which is called as in the links
+    (``same``); or a usual name, preferably an id's. A DataError where there are several.
     """
-    flag = flag or f"--{what}-column"
-    advice = f"Name it: {flag} NAME"
-    if asked is not None:
-        return named(asked, table, flag)
+    if getattr(options, f"{role}_column") is not None:
+        return str(_choose(role, options, table))
+    what = "user" if role == "user" else "item"
+    advice = f"Name it: --{role}-column NAME"
     names = _with_names([_plain(same)], table) if same else []
     names = names or _with_names([*USUAL[what], *(IDS if same else ())], table)
     if not names:
         raise _no_column(table, f"the id of {'a' if what == 'user' else 'an'} {what}", advice)
-    ids = [name for name in names if _is_id(name)]
+    ids = [name for name in names if _plain(name).endswith(("id", "asin", "isbn"))]
     if len(ids) > 1:
         raise DataError(
             f"{table.path}: several columns may hold the {what}'s id: {'; '.join(ids)}. {advice}."
@@ -182,38 +162,36 @@ def describe(
         ratings = f", of {chosen.rating_column} {chosen.rating_threshold:g} and more"
     elif rating := _choose("rating", options, links):
         ratings += f" whatever its {rating} (--rating-threshold)"
-    moments = f", times {chosen.time_column}" if chosen.time_column else ""
+    times = f", times {chosen.time_column}" if chosen.time_column else ""
+    yield (
+        f"Links: {links.path.name} ({links.summary}): user {chosen.user_column}, item"
+        f" {chosen.item_column}{times}{ratings}."
+    )
     text = f"text {', '.join(chosen.text_columns) or 'none'}"
     text = f"tokens {chosen.tokens_column}" if chosen.tokens_column else text
     held_out = HOLD_OUTS.get(chosen.hold_out or "", f"as column {chosen.split_column} says")
-    yield (
-        f"Links: {links.path.name} ({links.summary}): user {chosen.user_column}, item"
-        f" {chosen.item_column}{moments}{ratings}."
-    )
     yield (
         f"Items: {items.path.name} ({items.summary}): id {chosen.id_column}, {text}."
         f" Held out: {held_out}."
     )
     if features is not None:
-        name, (rows, width) = options.item_features, features.shape
-        assert name is not None
-        yield f"Features of items: {name.name} ({rows:,} x {width:,}), in the order of the items."
-    of_links = {getattr(chosen, f"{role}_column") for role in OF_LINKS}
-    of_items = {getattr(chosen, f"{role}_column") for role in OF_ITEMS}
-    of_items |= {*chosen.text_columns}
-    for table, used in ((links, of_links), (items, of_items)):
-        if unused := [name for name in table.names if name not in used]:
-            yield f"Not used of {table.path.name}: {_listed(unused)}."
+        name, (rows, width) = options.files()["item_features"].name, features.shape
+        yield f"Features of items: {name} ({rows:,} x {width:,}), in the order of the items."
+    unused = []
+    for table, roles, texts in ((links, OF_LINKS, ()), (items, OF_ITEMS, chosen.text_columns)):
+        used = {*texts, *(getattr(chosen, f"{role}_column") for role in roles)}
+        unused.append([name for name in table.names if name not in used])
+        if unused[-1]:
+            yield f"Not used of {table.path.name}: {_listed(unused[-1])}."
     split = _choose("split", options, items)
     if split and not chosen.split_column and options.hold_out is None:
         yield (
             f"Warning: {split} of {items.path.name} is not used as the split, since it has other"
             f" values than {', '.join(SPLITS)}. --split-column {split} names the first such row."
         )
-    warnings = [*links.warnings, *items.warnings]
-    yield from dict.fromkeys(warnings)
+    yield from dict.fromkeys([*links.warnings, *items.warnings])
     if options.rating_threshold is None:
-        yield from _marks(links, [name for name in links.names if name not in of_links])
+        yield from _marks(links, unused[0])
 
 
 def _marks(links: Table, names: Sequence[str]) -> Iterator[str]:
@@ -249,10 +227,6 @@ def _marks(links: Table, names: Sequence[str]) -> Iterator[str]:
 def _with_names(usual: Sequence[str], table: Table) -> list[str]:
     """Return the columns with some names, in the order of these."""
     return [name for plain in dict.fromkeys(usual) for name in table.names if _plain(name) == plain]
-
-
-def _is_id(name: str) -> bool:
-    return _plain(name).endswith(("id", "asin", "isbn"))
 
 
 def _no_column(table: Table, what: str, advice: str) -> DataError:
