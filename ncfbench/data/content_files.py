@@ -1,13 +1,4 @@
-"""Files of a data set's content::
-
-links.npy                         int32[2, links]: the user and the item of every link
-words.npy, lengths.npy            int32: token ids, item after item; tokens of each item
-split.npy                         uint8[items]: 0 train, 1 validation, 2 test
-held_out.npy                      uint8[links]: the same of links, where these are held out
-vocabulary.parquet                word, count: row i is token i + 1
-user_ids.parquet, item_ids.parquet    id: row i is the source's id of user or item i
-item_features.npy                 float32[items, F]: where there are any
-"""
+"""Files of a data set's content; data/README.md lists them."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""Ids as files spell them, and their numbers. One rule holds for every format:
-
-- An id is a string or a whole number. The number 5 and the text ``5`` are the same id.
-- ``5.0`` is 5 where it is a number (Parquet, JSON). Text, as in CSV, is compared as it stands, but
-  where every id of a column, and of the columns that it is matched with, is a whole number such as
-  ``5``, ``5.0``, ``1e+15`` or ``1.0E7``: programs write whole numbers so where some are missing.
-- From 2^53 a whole number that is spelled as a float has lost digits, and is refused everywhere.
-- ``007`` is text, and not 7. Spaces and control characters around an id do not count.
-- Spellings of a missing value are no ids: :data:`MISSING`.
-"""
+"""Ids as files spell them, by the rule for every format in data/README.md, and their numbers."""
 
 from __future__ import annotations
 

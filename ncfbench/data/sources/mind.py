@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -18,13 +18,7 @@ from ncfbench.data.content import Content
 from ncfbench.data.files import read_lines, sha256
 from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.ids import natural_order
-from ncfbench.data.options import (
-    PUBLISHED,
-    USUAL_LSA,
-    TextOptions,
-    lsa_option,
-    option,
-)
+from ncfbench.data.options import PUBLISHED, USUAL_LSA, TextOptions, lsa_option, option
 from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.text import Corpus, Int32
 from ncfbench.errors import DataError, UsageError
@@ -35,10 +29,8 @@ HOW_TO_GET = (
     " accept, at https://msnews.github.io. Unpack MINDsmall_train.zip, say, into a folder, and run:"
     " ncfbench prepare mind --from FOLDER"
 )
-NEWS, BEHAVIORS = "news.tsv", "behaviors.tsv"
-SHAPE = {NEWS: (8, 0), BEHAVIORS: (5, 1)}
-"""The number of fields of a line, and which one is the id."""
-TIME_FORMAT = "%m/%d/%Y %I:%M:%S %p"
+FIELDS = {"news.tsv": (8, 0), "behaviors.tsv": (5, 1)}
+"""The number of fields of a line in each file, and which one is the id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +40,7 @@ class Options(TextOptions):
     fixed = PUBLISHED | {"lsa"}
 
     from_: Path | None = option(
-        None, f"Required: the folder with {NEWS} and {BEHAVIORS}.", is_stored=False
+        None, f"Required: the folder with {' and '.join(FIELDS)}.", is_stored=False
     )
     max_length: int = option(200, "Words kept of a text.", at_least=1)
     lsa: int | None = lsa_option(USUAL_LSA)
@@ -61,32 +53,28 @@ def plan(
     if (folder := options.from_) is None:
         raise UsageError(HOW_TO_GET)
     # No checksums are published.
-    files = {name: {"sha256": sha256(folder / name)} for name in SHAPE}
-    return Preparation(
-        {"label": LABEL, "files": files, **options.model_origin()},
-        options.stored(),
-        partial(_read_content, folder, options, say),
-    )
+    files = {name: {"sha256": sha256(folder / name)} for name in FIELDS}
+    origin = {"label": LABEL, "files": files, **options.model_origin()}
+    return Preparation(origin, options.stored(), partial(_read_content, folder, options, say))
 
 
 def _read_content(folder: Path, options: Options, say: Callable[[str], None]) -> Content:
     """Parse the files; users and items are numbered in the natural order of their ids."""
     news: dict[str, list[str]] = {}
-    for where, (id_, _, _, *text, _, _, _) in _rows(folder / NEWS):
+    for where, (id_, _, _, *text, _, _, _) in _rows(folder / "news.tsv"):
         if news.setdefault(id_, text) != text:
             raise DataError(f"{where}: news {id_} has another text in a line before.")
-    clicks = list(_clicks(folder / BEHAVIORS))
+    clicks = list(_clicks(folder / "behaviors.tsv"))
     known = [click for click in clicks if click[1] in news]
     if unknown := len(clicks) - len(known):
-        say(f"Warning: dropped {unknown:,} clicks on news that {NEWS} does not have.")
+        say(f"Warning: dropped {unknown:,} clicks on news that news.tsv does not have.")
     if not known:
-        raise DataError(f"No link is left: {BEHAVIORS} has no click on a news that {NEWS} has.")
-    user_names, item_names, seconds = zip(*known, strict=True)
+        raise DataError("No link is left: behaviors.tsv has no click on a news that news.tsv has.")
+    user_names, item_names, times = zip(*known, strict=True)
     (user_ids, users), (item_ids, items) = _numbered(user_names), _numbered(item_names)
     if unclicked := len(news) - len(item_ids):
         say(f"Left out: {unclicked:,} of {len(news):,} news, which nobody clicked.")
-    rows = np.arange(len(seconds))
-    links, repeated = Links(users, items, np.array(seconds), rows).distinct()
+    links, repeated = Links(users, items, np.array(times), np.arange(len(times))).distinct()
     corpus = Corpus(options)
     for id_ in item_ids.to_pylist():
         corpus.add(token for part in news[id_] for token in corpus.tokenize(part))
@@ -105,14 +93,18 @@ def _read_content(folder: Path, options: Options, say: Callable[[str], None]) ->
 
 def _clicks(file: Path) -> Iterator[tuple[str, str, float]]:
     """Yield the user, the news and the time of each click, in seconds since 1970."""
-    for where, (_, user, time, _, impressions) in _rows(file):
-        seconds = _seconds(time, where)
+    for where, (_, user, text, _, impressions) in _rows(file):
+        try:
+            time = datetime.strptime(f"{text} +0000", "%m/%d/%Y %I:%M:%S %p %z").timestamp()
+        except ValueError as error:
+            what = "is no time like 11/13/2019 8:36:57 AM"
+            raise DataError(f"{where}: {text[:40]!r} {what}.") from error
         for impression in impressions.split():
             id_, _, mark = impression.rpartition("-")
             if mark not in ("0", "1") or not id_:
                 raise DataError(f"{where}: impression {impression[:40]!r} lacks a -0 or -1.")
             if mark == "1":
-                yield user, id_, seconds
+                yield user, id_, time
 
 
 def _numbered(names: Iterable[str]) -> tuple[pa.StringArray, Int32]:
@@ -123,17 +115,9 @@ def _numbered(names: Iterable[str]) -> tuple[pa.StringArray, Int32]:
     return encoded.dictionary.take(pa.array(order)), rank[encoded.indices.to_numpy()]
 
 
-def _seconds(text: str, where: str) -> float:
-    """Return a time of MIND's files as seconds since 1970."""
-    try:
-        return datetime.strptime(text, TIME_FORMAT).replace(tzinfo=UTC).timestamp()
-    except ValueError as error:
-        raise DataError(f"{where}: {text[:40]!r} is no time like 11/13/2019 8:36:57 AM.") from error
-
-
 def _rows(file: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield where each line is, for messages, and its fields; quotes are plain characters."""
-    n_fields, key = SHAPE[file.name]
+    n_fields, key = FIELDS[file.name]
     for number, line in enumerate(read_lines(file), start=1):
         where, fields = f"{file}, line {number}", line.rstrip("\r\n").split("\t")
         if len(fields) != n_fields:

@@ -19,7 +19,7 @@ from ncfbench.data.content import Content
 from ncfbench.data.features import Float32, standardise
 from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.hold_out import Links, hold_out
-from ncfbench.data.options import MAX_FEATURES, SourceOptions, option
+from ncfbench.data.options import MAX_FEATURES, PUBLISHED, SourceOptions, option
 from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.errors import UsageError
@@ -41,12 +41,7 @@ def _size(default: int, help_: str) -> Any:
 class Options(SourceOptions):
     """Sizes and seeds of a synthetic data set."""
 
-    fixed = frozenset(
-        {
-            *("topics", "vocabulary_size", "min_words", "max_length", "lsa"),
-            *("test_fraction", "validation_fraction"),
-        }
-    )
+    fixed = PUBLISHED | {"topics", "vocabulary_size", "min_words", "lsa"}
     users: int = _size(800, "Users.")
     items: int = _size(3200, "Items.")
     links: int = _size(60_000, "Links between them.")
@@ -77,17 +72,6 @@ class Options(SourceOptions):
                 f"min_words = {self.min_words} is above max_length = {self.max_length}."
             )
 
-    @property
-    def memory_bytes(self) -> int:
-        """About the most memory that making the data set takes."""
-        words = self.items * (self.min_words + self.max_length) // 2
-        nodes = 40 * (self.users + self.items) + 200 * self.vocabulary_size
-        return (
-            nodes
-            + max(100 * self.links, 8 * self.links + 45 * words)
-            + 12 * self.items * self.item_features
-        )
-
 
 def plan(
     options: Options, *, say: Callable[[str], None], progress: Progress = nullcontext
@@ -96,10 +80,18 @@ def plan(
 
     def read() -> Content:
         what = f"{options.users:,} users, {options.items:,} items and {options.links:,} links"
-        require_memory(what, options.memory_bytes)
+        require_memory(what, _memory_bytes(options))
         return make(options)
 
     return Preparation({"files": {}}, options.stored(), read)
+
+
+def _memory_bytes(options: Options) -> int:
+    """Return about the most memory that making the data set takes."""
+    words = options.items * (options.min_words + options.max_length) // 2
+    nodes = 40 * (options.users + options.items) + 200 * options.vocabulary_size
+    links = max(100 * options.links, 8 * options.links + 45 * words)
+    return nodes + links + 12 * options.items * options.item_features
 
 
 def make(options: Options) -> Content:
@@ -114,11 +106,7 @@ def make(options: Options) -> Content:
     users, items = _links(options, streams, topic_of_item, popularity, rename)
     topic_of_item = topic_of_item[np.argsort(rename)]
     texts, vocabulary = _texts(options, streams, topic_of_item)
-    held_out = hold_out(
-        options,
-        Links(users, items),
-        (options.users, options.items),
-    )
+    held_out = hold_out(options, Links(users, items), (options.users, options.items))
     return Content(
         n_users=options.users,
         texts=texts,
