@@ -32,7 +32,7 @@ EMBED = "ncfbench.models.embedding:embed_texts"
 def with_derived(
     content: Content,
     options: SourceOptions,
-    pieces: Callable[[], Content],
+    pieces: Callable[[], Texts],
     embed: Embed | None,
     say: Callable[[str], None],
 ) -> tuple[Content, dict[str, Any]]:
@@ -41,7 +41,7 @@ def with_derived(
     seconds, and SHA-256.
 
     Args:
-        pieces: reads the source again, with the word pieces of the checkpoint as its texts.
+        pieces: reads the source again, for the texts as word pieces of the checkpoint.
         embed: by default the one that :data:`EMBED` names, without a progress bar.
         say: receives a line of each kind.
 
@@ -60,7 +60,7 @@ def with_derived(
         if not content.vocabulary.words:
             raise UsageError(f"--embed {checkpoint} reads texts, and the items have none.")
         encode = embed or pkgutil.resolve_name(EMBED)
-        wanted["embed"] = lambda: encode(checkpoint, pieces().texts)[0]
+        wanted["embed"] = lambda: encode(checkpoint, pieces())[0]
     facts: dict[str, Any] = {}
     for name, derive in wanted.items():
         begin = time.perf_counter()

@@ -31,9 +31,9 @@ from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.derived import Embed, with_derived, without_derived
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.hold_out import advise_hold_out
-from ncfbench.data.options import SourceOptions, TextOptions, flags_of
+from ncfbench.data.options import SourceOptions, flags_of
 from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
-from ncfbench.data.text import Int32
+from ncfbench.data.text import Int32, Texts
 from ncfbench.errors import DataError, UsageError, nearest, reason, shown
 from ncfbench.storage import locks, tables
 
@@ -198,10 +198,9 @@ def prepare(
         if before is not None and before["fingerprint"] != fingerprint and not replace:
             raise _in_the_way(home, stored, stored)
 
-        def pieces() -> Content:
-            assert isinstance(options, TextOptions), "others have no --embed"
-            of_checkpoint = options.pieces_of_checkpoint()
-            return module.plan(of_checkpoint, say=lambda text: None, progress=progress).read()
+        def pieces() -> Texts:
+            of_checkpoint = options.pieces_of_checkpoint()  # type: ignore[attr-defined]
+            return module.plan(of_checkpoint, say=lambda text: None, progress=progress).read().texts
 
         content, derived = with_derived(content, options, pieces, embed, say)
         manifest = {
@@ -270,17 +269,15 @@ def _switch(home: Path, manifest: Mapping[str, Any], content: Content) -> None:
 
 
 def _in_the_way(home: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> UsageError:
-    before, now = flags_of(before), flags_of(now)
-    unset = dict.fromkeys({**before, **now}, "unset")
-    before, now = {**unset, **before}, {**unset, **now}
+    unset = dict.fromkeys({**flags_of(before), **flags_of(now)}, "unset")
+    old, new = unset | flags_of(before), unset | flags_of(now)
     differing = [
-        f"{name} = {before[name]} (now {now[name]})" for name in unset if before[name] != now[name]
+        f"{name} = {old[name]} (now {new[name]})" for name in unset if old[name] != new[name]
     ]
     what = f"was prepared with {', '.join(differing)}" if differing else "has other content"
     return UsageError(
-        f"The data set in {shown(home)} {what}, and runs may depend on it: replaced, it could not"
-        " continue them or be compared with them. --name stores this one beside it; --force"
-        " replaces it."
+        f"The data set in {shown(home)} {what}, and runs may depend on it: replacing it would"
+        " break resuming and comparing them. --name stores this one beside it; --force replaces it."
     )
 
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from ncfbench.data.options import as_flags, declared, flags_of
+from ncfbench.data.options import as_flags, flags_of
 from ncfbench.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -73,12 +73,13 @@ class Source:
         return loaded
 
 
+_DOWNLOADED = "Its files are downloaded at a pinned commit and verified by git blob id."
 # fmt: off
 SOURCES: dict[str, Source] = {
     "citeulike": Source(
         "ncfbench.data.sources.citeulike:CITEULIKE_A",
         "CiteULike-a: 5,551 users, 16,980 articles, 204,986 links, with titles, abstracts, tags.",
-        "The four published files are downloaded at a pinned commit and verified by git blob id.",
+        _DOWNLOADED,
         counts={
             "users": 5551, "items": 16980, "links": 204986, "vocabulary": 23011,
             "words_max": 300, "words_min": 22, "words_mean": 194, "words_median": 186,
@@ -88,7 +89,7 @@ SOURCES: dict[str, Source] = {
     "citeulike-t": Source(
         "ncfbench.data.sources.citeulike:CITEULIKE_T",
         "CiteULike-t: 7,947 users, 25,975 articles, 134,860 links.",
-        "The published files are downloaded at a pinned commit and verified by git blob id.",
+        _DOWNLOADED,
         counts={"users": 7947, "items": 25975, "links": 134860},
         counted_by="published",
     ),
@@ -146,18 +147,13 @@ def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
     options, comment = flags_of(manifest["options"]), ""
     if source in SOURCES:
         kind = SOURCES[source].load().Options
-        flags = {declaration.name for declaration in declared(kind)}
-        usual = {each.name: each.default for each in fields(kind) if each.name in kind.fixed}
         # What switches nothing on is not stored, and may not be the default any more.
-        off = {own: 0 for own in ("lsa",) if getattr(kind, own) and own not in options}
-        options |= off
-        given = [
-            f"{own}={options[own]}"
-            for own in usual.keys() & options.keys()
-            if options[own] != usual[own]
-        ]
-        comment = f"  # from Python, with {', '.join(sorted(given))}" if given else ""
-        options = {own: value for own, value in options.items() if own in flags}
+        options |= {"lsa": 0} if kind.lsa and "lsa" not in options else {}
+        usual = {field.name: field.default for field in fields(kind) if field.name in options}
+        fixed = sorted(kind.fixed & usual.keys())
+        given = [f"{field}={options[field]}" for field in fixed if options[field] != usual[field]]
+        comment = f"  # from Python, with {', '.join(given)}" if given else ""
+        options = {field: options[field] for field in options if field in usual.keys() - kind.fixed}
     words += as_flags(options | ({"embed": manifest["embed"]} if "embed" in manifest else {}))
     if "arguments" in manifest:
         return shlex.join([*words, *manifest["arguments"]]) + comment
