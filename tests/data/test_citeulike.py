@@ -197,7 +197,7 @@ def test_unpublished_files_are_refused_with_both_ids(folder, tmp_path):
     with pytest.raises(VerificationError) as caught:
         prepare(folder, tmp_path, allow_unverified=False)
     found = hashlib.sha1(b"blob 18\0" + (folder / "users.dat").read_bytes()).hexdigest()
-    published = citeulike.CITEULIKE_A.published.blob_ids["users.dat"]
+    published = citeulike.CITEULIKE_A.blob_ids["users.dat"]
     for word in ("users.dat", published, found, "--allow-unverified"):
         assert word in str(caught.value)
     assert not (tmp_path / "data").exists()

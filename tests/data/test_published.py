@@ -10,9 +10,8 @@ import time
 import pytest
 
 from ncfbench.data.files import git_blob_id, sha256
-from ncfbench.data.sources import citeulike, published
+from ncfbench.data.sources import citeulike
 from ncfbench.data.sources.citeulike import CiteULike, Options
-from ncfbench.data.sources.published import Commit
 from ncfbench.errors import DataError, VerificationError
 
 FILES = {"users.dat": b"2 0 1\n1 2\n" * 500, "tags.dat": b"red\nfish\n"}
@@ -69,7 +68,7 @@ def source():
         name: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest()
         for name, text in FILES.items()
     }
-    return Commit("something", "0" * 40, ids)
+    return CiteULike(Options, "something", "0" * 40, ids)
 
 
 class Site:
@@ -87,13 +86,13 @@ class Site:
 @pytest.fixture
 def site(source, tmp_path, monkeypatch):
     handler = type("Handler", (Server,), {})
-    monkeypatch.setattr(published, "TIMEOUT_SECONDS", 0.25)
+    monkeypatch.setattr(citeulike, "TIMEOUT_SECONDS", 0.25)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{running.server_port}/files/"
-        monkeypatch.setattr(Commit, "url", url)
+        monkeypatch.setattr(CiteULike, "url", url)
         made = Site(source, tmp_path / "files")
         made.folder.mkdir()
         handler.faults, handler.asked = made.faults, made.asked  # type: ignore[attr-defined]
@@ -142,7 +141,7 @@ def test_what_fails_every_time_is_refused_and_not_kept(site, fault, error, messa
     with pytest.raises(error, match=message.format(site.source.blob_ids["users.dat"])):
         site.download(*NAMES)
     assert not list(site.folder.iterdir())
-    assert len(site.asked) == 1 + published.RETRIES
+    assert len(site.asked) == 1 + citeulike.RETRIES
 
 
 def test_a_folder_where_a_file_should_be(site):
@@ -160,7 +159,7 @@ def test_a_folder_where_a_file_should_be(site):
 )
 def test_no_server(source, tmp_path, monkeypatch, url, message):
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    monkeypatch.setattr(Commit, "url", url)
+    monkeypatch.setattr(CiteULike, "url", url)
     with pytest.raises(DataError, match=message):
         source.download(tmp_path, NAMES)
 
@@ -182,7 +181,7 @@ def test_files_come_from_a_download_or_a_folder(site, tmp_path, monkeypatch):
 
     def folder_of(**options):
         chosen = Options(text=("title",), **options)
-        planned = CiteULike(site.source, Options).plan(chosen, say=said.append)
+        planned = site.source.plan(chosen, say=said.append)
         verified.append([file["verified"] for file in planned.origin["files"].values()])
         return planned.read()  # type: ignore[return-value]
 

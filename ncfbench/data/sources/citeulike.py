@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,16 +20,16 @@ import numpy as np
 
 from ncfbench.config import cache_dir
 from ncfbench.data.content import Content
-from ncfbench.data.files import read_lines
+from ncfbench.data.files import git_blob_id, read_lines
 from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.markup import clean_latex
 from ncfbench.data.options import PUBLISHED, USUAL_LSA, TextOptions, lsa_option, option
 from ncfbench.data.sources import Preparation, Progress
-from ncfbench.data.sources.published import Commit
 from ncfbench.data.table import read_table
 from ncfbench.data.text import Corpus
-from ncfbench.errors import DataError
+from ncfbench.errors import DataError, VerificationError, reason
 from ncfbench.storage import locks
+from ncfbench.storage.tables import storage_errors
 
 FILES = {
     "title": ("raw-data.csv",),
@@ -38,6 +38,8 @@ FILES = {
     "raw": ("rawtext.dat",),
 }
 """The files of each part of an article's text; the first has an entry for each article."""
+TIMEOUT_SECONDS = 30  # without a byte
+RETRIES = 3
 PARTS = ("title", "abstract", "tags")
 REPLACED = "\ufffd"  # stands for bytes that are not UTF-8
 _BEGIN = re.compile(r"##([0-9]{1,12})\s*")
@@ -78,51 +80,112 @@ class OptionsT(LibraryOptions):
 
 @dataclass(frozen=True)
 class CiteULike:
-    """One of the two sources; see :class:`ncfbench.data.sources.SourceModule`."""
+    """One of the two sources; see :class:`ncfbench.data.sources.SourceModule`: files of a commit,
+    of 40 hexadecimal digits, of a repository on GitHub, by git's id of their content.
+    """
 
-    published: Commit
     Options: type[Any]
+    repository: str
+    commit: str
+    blob_ids: Mapping[str, str]
+
+    @property
+    def url(self) -> str:
+        """Address of the folder of the files."""
+        return f"https://raw.githubusercontent.com/js05212/{self.repository}/{self.commit}/"
 
     def plan(
         self, options: Any, *, say: Callable[[str], None], progress: Progress = nullcontext
     ) -> Preparation:
-        """Download the files, unless ``--from`` names their folder, and verify them."""
+        """Download the files, unless ``--from`` names their folder, and verify them.
+
+        Raises:
+            DataError: a file is missing.
+            VerificationError: a file is not the published one, unless others are allowed.
+        """
         parts = (file for part in options.text for file in FILES[part])
         names = tuple(dict.fromkeys(("users.dat", *parts)))
-        folder = options.from_
-        if folder is None:
-            folder = cache_dir() / self.published.repository / self.published.commit[:12]
+        if (folder := options.from_) is None:
+            folder = cache_dir() / self.repository / self.commit[:12]
             # A second process waits, and then finds the files.
             with locks.held(folder, "downloading into", wait=say), progress() as bar:
-                self.published.download(folder, names, bar)
-        files = self.published.verified(folder, names, options.allow_unverified, say)
-        origin = {"commit": self.published.commit, "files": files, **options.model_origin()}
+                self.download(folder, names, bar)
+        files = {}
+        for name in names:
+            path, expected = folder / name, self.blob_ids[name]
+            if not path.exists():
+                needed = ", ".join(names)
+                raise DataError(f"{path} is missing. --from takes the folder that holds {needed}.")
+            if (blob := git_blob_id(path)) != expected:
+                text = f"{path} is not the published file: expected git blob {expected}, found"
+                if not options.allow_unverified:
+                    raise VerificationError(
+                        f"{text} {blob}. Use --allow-unverified to prepare it all the same."
+                    )
+                say(f"Warning: {text} {blob}. Accepted (--allow-unverified).")
+            files[name] = {"git_blob": blob, "verified": blob == expected}
+        origin = {"commit": self.commit, "files": files, **options.model_origin()}
         return Preparation(origin, options.stored(), partial(read, folder, options, say))
+
+    def download(self, folder: Path, names: Iterable[str], progress: Any = None) -> None:
+        """Download the named files from GitHub, but for verified ones, with retries.
+
+        Raises:
+            DataError: a download failed.
+            VerificationError: a file is not the published one.
+        """
+        import pooch
+        import requests
+
+        def fetch(url: str, output_file: str, source: Any, check_only: bool = False) -> Any:
+            download = pooch.HTTPDownloader(progressbar=progress or False, timeout=TIMEOUT_SECONDS)
+            result = download(url, output_file, source, check_only=check_only)
+            blob, expected = git_blob_id(Path(output_file)), self.blob_ids[url.rsplit("/", 1)[1]]
+            if blob != expected:
+                raise ValueError(f"expected git blob {expected}, found {blob}")
+            return result
+
+        pooch.get_logger().setLevel("ERROR")
+        registry = dict.fromkeys(names)
+        files = pooch.create(folder, self.url, registry=registry, retry_if_failed=RETRIES)
+        for name in names:
+            path = folder / name
+            if path.is_file() and git_blob_id(path) == self.blob_ids[name]:
+                continue
+            with storage_errors(path):
+                path.unlink(missing_ok=True)
+            try:
+                files.fetch(name, downloader=fetch)
+            except (requests.exceptions.RequestException, OSError) as error:
+                raise DataError(
+                    f"Could not download {self.url}{name}: {reason(error)}. Check the connection"
+                    " and run the command again, or fetch the files yourself and use --from DIR."
+                ) from error
+            except ValueError as error:
+                raise VerificationError(
+                    f"{name} from {self.url} is not the published file: {reason(error)}."
+                ) from error
 
 
 CITEULIKE_A = CiteULike(
-    Commit(
-        "citeulike-a",
-        "91b603922d7f2d3db18071d4798bf78c9c5d1680",
-        {
-            "users.dat": "01c329a6df4e883f3282421557543a547eada9de",
-            "raw-data.csv": "2d366a8142639249324d800c17bce39d59032744",
-            "item-tag.dat": "f9e559356b1a84ba3c709a7cb4bc87fea2dad459",
-            "tags.dat": "231dccc10c3b5ecb421e028528072b652c67aa04",
-        },
-    ),
     Options,
+    "citeulike-a",
+    "91b603922d7f2d3db18071d4798bf78c9c5d1680",
+    {
+        "users.dat": "01c329a6df4e883f3282421557543a547eada9de",
+        "raw-data.csv": "2d366a8142639249324d800c17bce39d59032744",
+        "item-tag.dat": "f9e559356b1a84ba3c709a7cb4bc87fea2dad459",
+        "tags.dat": "231dccc10c3b5ecb421e028528072b652c67aa04",
+    },
 )
 CITEULIKE_T = CiteULike(
-    Commit(
-        "citeulike-t",
-        "4f103c6ea0fe407b23be230837b65517e613c34a",
-        {
-            "users.dat": "a363574955fa4def72e3025ee79c2e36b9a05fd0",
-            "rawtext.dat": "cf1a042dee7dca9aeacfb24828199a86be53b625",
-        },
-    ),
     OptionsT,
+    "citeulike-t",
+    "4f103c6ea0fe407b23be230837b65517e613c34a",
+    {
+        "users.dat": "a363574955fa4def72e3025ee79c2e36b9a05fd0",
+        "rawtext.dat": "cf1a042dee7dca9aeacfb24828199a86be53b625",
+    },
 )
 
 
