@@ -112,26 +112,20 @@ class Content:
             counts["item_features"] = self.item_features.shape[1]
         return counts
 
-    @property
-    def _held_out_kind(self) -> str:
-        return "items" if self.held_out is None else "links"
-
     def _held_out_counts(
         self, is_training: NDArray[np.bool_], is_test: NDArray[np.bool_]
     ) -> dict[str, float]:
-        """Count what is held out: items, or links.
-
-        Args:
-            is_training, is_test: bool[links].
+        """Count what is held out: items, or links, of which the arguments, bool[links], say which
+        are trained on and tested.
         """
         training_items, validation_items, test_items = np.bincount(self.split, minlength=3).tolist()
-        users = {f"users_with_test_{self._held_out_kind}": len(np.unique(self.users[is_test]))}
+        n_users = len(np.unique(self.users[is_test]))
         if self.held_out is None:
             return {
                 "training_items": training_items,
                 "validation_items": validation_items,
                 "test_items": test_items,
-                **users,
+                "users_with_test_items": n_users,
                 **self.facts,
             }
         to_new = np.bincount(self.items[is_training], minlength=len(self.split))[self.items] == 0
@@ -142,7 +136,7 @@ class Content:
             "test_links_to_new_items": int(np.sum(is_test & to_new)),
             "training_items": len(np.unique(self.items[is_training])),
             "new_items": validation_items + test_items,
-            **users,
+            "users_with_test_links": n_users,
             "users_without_held_out_links": len(np.setdiff1d(self.users, held_out)),
             **self.facts,
         }
@@ -166,15 +160,9 @@ def cautions(manifest: Mapping[str, Any]) -> list[str]:
         said.append(
             "Every user is linked with every training item, so there is no negative to train on."
         )
-    return said + _cautions_about_what_is_held_out(manifest)
-
-
-def _cautions_about_what_is_held_out(manifest: Mapping[str, Any]) -> list[str]:
-    counts = manifest["statistics"]
     is_of_links = "test_links" in counts
     what = "links" if is_of_links else "items"
     n_test, n_ranked = counts[f"test_{what}"], counts["items" if is_of_links else "test_items"]
-    said = []
     if not n_test:
         said.append(f"There are no test {what}, so there is no test recall.")
     elif n_ranked <= FEW_TEST_ITEMS:
@@ -195,7 +183,7 @@ def _cautions_about_what_is_held_out(manifest: Mapping[str, Any]) -> list[str]:
     if whole and (n_test or kind == "last"):
         few = "no held-out link" if kind == "time" else "too few links to hold one out"
         said.append(
-            f"{whole:,} of {counts['users']:,} users have {few}: all theirs are trained on."
+            f"{whole:,} of {counts['users']:,} users have {few}; all their links stay in training."
         )
     if tied := counts.get("users_with_tied_times"):
         said.append(

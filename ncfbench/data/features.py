@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.data.options import MAX_FEATURES
@@ -49,36 +47,6 @@ def read_features(path: Path, n_rows: int) -> Numbers:
             " float32 (3.4e38). Correct it, or scale its column down."
         )
     found: Numbers = values
-    return found
-
-
-def standardised(
-    path: Path,
-    values: Numbers,
-    names: pa.StringArray,
-    fitted: NDArray[np.bool_],
-    say: Callable[[str], None],
-) -> Float32:
-    """Return float32[n, F], see :func:`standardise`; a DataError if a value is too far from those
-    of training.
-
-    Args:
-        values: number[n, F], features of the items with these ids.
-        fitted: bool[n], those of training.
-    """
-    found, constant = standardise(values, fitted)
-    fits = np.isfinite(found).all(axis=1)
-    if not fits.all():
-        name = names[int(np.argmin(fits))].as_py()
-        raise DataError(
-            f"{path}: item {name[:40]!r} has a feature that is too far from those of the training"
-            " items to be standardised in float32. Correct its value."
-        )
-    if constant:
-        say(
-            f"Warning: {constant:,} of {found.shape[1]:,} features of the items are the same for"
-            " all in training, but for rounding, and are set to 0."
-        )
     return found
 
 

@@ -42,11 +42,6 @@ class Links(NamedTuple):
         times, rows = (None if part is None else part[kept] for part in self[2:])
         return Links(self.users[kept], self.items[kept], times, rows)
 
-    def of_drawn_users(self, size: int) -> Links:
-        """Return all links of some of the users that have any, see :func:`draw_users`."""
-        present = np.unique(self.users)
-        return self.where(np.isin(self.users, present[draw_users(len(present), size, SEED)]))
-
     def distinct(self) -> tuple[Links, int]:
         """Return each link at its first time, by (user, item); and the number of duplicates."""
         pairs = (self.users.astype(np.int64) << 32) | self.items.astype(np.int64)

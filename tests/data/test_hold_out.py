@@ -212,7 +212,9 @@ def test_hold_outs_by_time_need_times(tmp_path, kind):
 def test_few_and_tied_links_are_told(tmp_path):
     dataset, _ = custom(tmp_path, [5, 1, 5, 1, 2, 2], hold_out="last", validation_fraction=0.1)
     said = " ".join(cautions(dataset.manifest))
-    assert "3 of 3 users have too few links to hold one out: all theirs are trained on" in said
+    assert (
+        "3 of 3 users have too few links to hold one out; all their links stay in training" in said
+    )
     assert "There are no test links, so there is no test recall." in said
     dataset, _ = custom(tmp_path, [5, 1, 5, 1, 2, 2], hold_out="last")
     assert named(dataset, *dataset.links("test")) == [("10", "77"), ("7", "5"), ("9", "30")]

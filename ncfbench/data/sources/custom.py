@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ncfbench.data.columns import Column, Table
 from ncfbench.data.content import SPLITS, Content
-from ncfbench.data.features import Numbers, read_features, standardised
+from ncfbench.data.features import Numbers, read_features, standardise
 from ncfbench.data.files import sha256
-from ncfbench.data.hold_out import Links, hold_out
+from ncfbench.data.hold_out import SEED, Links, draw_users, hold_out
 from ncfbench.data.ids import Ids, encode, positions, unify
 from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.sources.custom_columns import (
@@ -152,9 +152,18 @@ def _read_content(
         removed.add(reason, count)
     item_features = None
     if features is not None:
-        assert options.item_features is not None
-        path, is_trained = options.item_features, held_out.split == 0
-        item_features = standardised(path, features[rows], item_ids, is_trained, say)
+        item_features, n_constant = standardise(features[rows], held_out.split == 0)
+        if not (fits := np.isfinite(item_features).all(axis=1)).all():
+            raise DataError(
+                f"{options.item_features}: item {item_ids[int(np.argmin(fits))].as_py()[:40]!r} has"
+                " a feature that is too far from those of the training items to be standardised in"
+                " float32. Correct its value."
+            )
+        if n_constant:
+            say(
+                f"Warning: {n_constant:,} of {features.shape[1]:,} features of the items are the"
+                " same for all in training, but for rounding, and are set to 0."
+            )
     texts, vocabulary = _read_texts(options, table, rows)
     return Content(
         n_users=len(user_codes),
@@ -189,18 +198,18 @@ def _links(
 
 def _sample(links: Links, size: int, removed: Removed) -> Links:
     """Return all links of some users, drawn at random."""
-    n_users = _count(links.users)
-    if size >= n_users:
-        removed.say(f"--sample-users {size:,}: there are {n_users:,} users; all are kept.")
+    users = np.unique(links.users)
+    if size >= len(users):
+        removed.say(f"--sample-users {size:,}: there are {len(users):,} users; all are kept.")
         return links
-    kept = links.of_drawn_users(size)
+    kept = links.where(np.isin(links.users, users[draw_users(len(users), size, SEED)]))
     lost_links = len(links.users) - len(kept.users)
     lost_items = _count(links.items) - _count(kept.items)
-    removed.add("users_not_drawn", n_users - size)
+    removed.add("users_not_drawn", len(users) - size)
     removed.add("links_of_users_not_drawn", lost_links)
     removed.add("items_not_drawn", lost_items)
     removed.say(
-        f"A sample: {size:,} of {n_users:,} users; left out with the others: {lost_links:,}"
+        f"A sample: {size:,} of {len(users):,} users; left out with the others: {lost_links:,}"
         f" links, {lost_items:,} items without a link."
     )
     return kept
