@@ -11,23 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import (
-    CHANGE,
-    LEAST,
-    SEEDS,
-    Facts,
-    fit_symmetric,
-    logistic,
-    negative_columns,
-)
+from ncfbench.linting.derivatives import CHANGE, ROWS, SEEDS, Evaluator
+from ncfbench.linting.facts import Facts, effect_of_positive, fit_of, logistic
 from ncfbench.linting.findings import Finding, finding
-from ncfbench.linting.layouts import ROWS
 from ncfbench.linting.scenes import Float, Scene
 from ncfbench.linting.signature import call_of
 
 SOFTMAXES = ("listwise", "symmetric", "other")
 """Kinds in whose sums a positive, or a constant, may stand."""
+TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"
+SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
 NEAR = 0.01
 """Relative difference of two scales, or of a weight from 2, that is one."""
 CLAIMS = r"(.*_)?(cos(ine)?_.+|cosine|cos_?sim.*)"
@@ -41,6 +34,12 @@ def ratios(evaluator: Evaluator, scenes: Sequence[Scene]) -> Float:
 
 
 def scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+    """Check scales, and where they are right sums and temperatures, which rest on them."""
+    wrong = [*_scales(evaluator, facts)]
+    yield from wrong or [*_sums(evaluator, facts), *temperatures(evaluator, facts)]
+
+
+def _scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Check that positives and all negatives are on one scale of scores.
 
     Where the loss depends on differences of scores alone, pulls equal pushes. They differ by a
@@ -55,18 +54,18 @@ def scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             scale = facts.scale.value if facts.scale else 1.0
             pull = evaluator.totals(scenes[0])[0]
             # A constant pull is another weight as well, unless the negatives alone have the scale.
-            is_weight = not _counts_positive(evaluator, facts, scenes[0])
-            if not is_weight or (abs(pull - 1) < NEAR and abs(factor * scale - 1) < NEAR):
+            counts = facts.kind == "pairwise" or effect_of_positive(evaluator, scenes[0], 0)[1]
+            if counts or (abs(pull - 1) < NEAR and abs(factor * scale - 1) < NEAR):
                 yield finding(
                     "temperature", found.tolist(), unit, 1, "pulls and pushes do not cancel"
                 )
                 return
     known: dict[str, list[float]] = {}
     if facts.kind == "symmetric" and not (facts.drawn or facts.drawn_for_others):
-        both = [fit_symmetric(scene, evaluator.pushes(scene)) for scene in scenes]
-        if all(both):
-            known["the softmax over items"] = [fit[0] for fit in both if fit]
-            known["that over users"] = [fit[2] for fit in both if fit]
+        both = [fit for scene in scenes if (fit := fit_of(evaluator, facts.kind, scene))]
+        if len(both) == len(scenes):
+            known["the softmax over items"] = [fit[0] for fit in both]
+            known["that over users"] = [fit[2] for fit in both]
     columns = np.arange(len(scenes[0].slot))
     groups = {"positives": columns == 0} if facts.kind == "pointwise" else {}
     groups |= {"the batch's items": (columns > 0) & (columns < ROWS), "drawn": columns >= ROWS}
@@ -85,7 +84,7 @@ def scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             yield finding("temperature", quotients, unit, 1, detail)
 
 
-def sums(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+def _sums(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Check that no constant stands in the sum of a softmax, as a mask of zeros leaves it."""
     if facts.kind not in SOFTMAXES:
         return
@@ -97,9 +96,67 @@ def sums(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         falls = (ratios(evaluator, moved) - 1) / np.where(shares == 0, 1, shares)
         least = math.exp(-facts.scale.value * CHANGE) if facts.scale else math.inf
         falls_so = min(falls) > 0.98 * least and max(falls) < 1 - NEAR
-        if min(shares) > NEAR and falls_so and _is_in_sum(evaluator, scenes[0]):
+        # The positive stands in the sum too, or else only in front of it.
+        is_pull, is_push = effect_of_positive(evaluator, scenes[0], 0)
+        if min(shares) > NEAR and falls_so and is_pull == is_push:
             unit = "pull of positives beyond the push of the others, over that push"
             yield finding("mask-zero", shares.tolist(), unit, 0, "in every batch")
+
+
+def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+    """Check that scores follow the temperature, or the scale, as its name says."""
+    if facts.scale is None:
+        return
+    named = {
+        name: expected
+        for name, value in evaluator.options.items()
+        for pattern, expected in ((TEMPERATURES, -1.0), (SCALES, 1.0))
+        if re.fullmatch(pattern, name, re.IGNORECASE)
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and value > 0
+    }
+    for name, expected in named.items():
+        value = evaluator.options[name]
+        changed = evaluator.with_options(**{name: 1.25 * value})
+        scenes = _plain(evaluator)
+        flat = [replace(scene, score=0 * scene.score) for scene in scenes]
+        quotients = ratios(changed, flat) / ratios(evaluator, flat)
+        exponents = (np.log(quotients) / math.log(1.25)).tolist()
+        if min(map(abs, exponents)) > 0.1:
+            unit = f"exponent of {name} in the pull of positives over the push of the others"
+            yield finding("temperature", exponents, unit, 0, f"{name} = {value}")
+            continue
+        # A logarithm, which the loss takes the exponential of.
+        if abs(value) < 20 and abs(abs(math.log(facts.scale.value)) - abs(value)) < 0.01:
+            continue
+        fits = [[fit_of(each, facts.kind, s) for each in (evaluator, changed)] for s in scenes]
+        exponents = [
+            math.log(after[0] / before[0]) / math.log(1.25)
+            for before, after in fits
+            if before and after
+        ]
+        if not exponents:
+            continue
+        unit, exponent = f"exponent of {name} in the scale of scores", float(np.mean(exponents))
+        product = facts.scale.value * value ** (-expected)
+        if abs(exponent - 2 * expected) < 0.1:
+            yield finding("temperature-twice", exponents, unit, expected, f"{name} = {value}")
+        elif abs(exponent + expected) < 0.1 and value**exponent >= 1:
+            continue  # a temperature that multiplies makes scores larger, so it is a scale by name
+        elif abs(exponent - expected) > 0.1:
+            severity = None if abs(exponent + expected) < 0.1 else "warning"
+            detail = f"{name} = {value}"
+            yield finding("temperature", exponents, unit, expected, detail, severity)  # type: ignore[arg-type]
+        # The product is 1 where it is right, so that a value near 1 shows nothing; 2 is the factor
+        # by which squared distances of unit vectors exceed cosines.
+        elif (
+            len(named) == 1
+            and abs(product / value**expected - 1) < 0.02
+            and min(abs(product - 1), abs(product - 2)) > 0.02
+        ):
+            unit = f"scale of scores for {name} = {value}"
+            yield finding("temperature-twice", facts.scale, unit, value**expected, "a constant")
 
 
 def lengths(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
@@ -115,7 +172,7 @@ def lengths(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         return
     scene = evaluator.scenes().plain(0, ROWS)
     doubled, halved = (
-        evaluator.value_of(evaluator.arrays(each, each.coordinates(), length))
+        evaluator.value(each, length=length)
         for each, length in ((scene, 2.0), (replace(scene, score=scene.score / 2), 1.0))
     )
     if math.isclose(doubled, halved, rel_tol=1e-6):
@@ -128,33 +185,6 @@ def lengths(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
 
 def _plain(evaluator: Evaluator) -> list[Scene]:
     return [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
-
-
-def _row(evaluator: Evaluator, scene: Scene) -> tuple[Float, list[int]]:
-    """Return row 0's pushes, and the columns of its negatives, highest scores first."""
-    push = evaluator.pushes(scene)
-    columns = np.flatnonzero(negative_columns(evaluator, push)[0])
-    return push[0], columns[np.argsort(-scene.scores[0, columns])].tolist()
-
-
-def _counts_positive(evaluator: Evaluator, facts: Facts, scene: Scene) -> bool:
-    """Return whether the positive's score changes how its negatives are pushed."""
-    if facts.kind == "pairwise":
-        return True
-    push, columns = _row(evaluator, scene)
-    if not columns:
-        return False
-    other = evaluator.push(scene.with_score(0, 0, CHANGE), 0, columns[0])
-    return bool(abs(other / push[columns[0]] - 1) > LEAST)
-
-
-def _is_in_sum(evaluator: Evaluator, scene: Scene) -> bool:
-    """Return whether the positive stands in the sum, or else only in front of it."""
-    push, columns = _row(evaluator, scene)
-    some = [0, *columns[:1]]
-    other = evaluator.pushes(scene.with_score(0, 0, CHANGE))[0]
-    changes = np.abs(other[some] / push[some] - 1) > LEAST
-    return bool(changes.all() or not changes.any())
 
 
 def _claims_cosine(evaluator: Evaluator) -> bool:

@@ -1,4 +1,4 @@
-"""Checks of a loss's gradient as such, before anything else can be said of it."""
+"""Checks of a loss's gradient as such, most of them before anything else can be said of it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import CHANGE, SEEDS, Facts, counted_columns, not_own
+from ncfbench.linting.derivatives import CHANGE, ROWS, SEEDS, Evaluator, imbalance, not_own
+from ncfbench.linting.facts import Facts
 from ncfbench.linting.findings import Finding, finding
-from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Bool, Scene, owner
+from ncfbench.linting.scenes import Bool, Scene
 
 LONG = 30.0
 """Length of users' vectors that makes scores extreme, where a loss does not normalise."""
@@ -29,24 +28,24 @@ def batch_axis(evaluator: Evaluator) -> Iterator[Finding]:
     if not evaluator.loss.has("users") or evaluator.layout.labels == "pairs":
         return
     scene = evaluator.scenes().plain(0, ROWS)
-    found = scene.coordinates()
-    width = found.users.shape[1]
+    plain = scene.vectors()
+    width = plain.users.shape[1]
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(width, width)))[0]
-    rotated = found._replace(users=found.users @ rotation, columns=found.columns @ rotation)
+    rotated = plain._replace(users=plain.users @ rotation, columns=plain.columns @ rotation)
     for side, part in (("users", rotated.users), ("columns", rotated.columns)):
         values = []
         for rows in (0, 1, len(part)):
             longer = part.copy()
             longer[:rows] *= 3
             moved = rotated._replace(**{side: longer})
-            values.append(evaluator.value_of(evaluator.arrays(scene, moved)))
+            values.append(evaluator.value(scene, moved))
         one, every = (abs(value - values[0]) for value in values[1:])
         if one > 1e-4 * abs(values[0]) and every < 1e-4 * one:
             unit = "effect of the length of all vectors, over that of one of them"
             yield finding("batch-axis", [every / one], unit, 1, f"vectors of {side}")
 
 
-def basics(evaluator: Evaluator) -> Iterator[Finding]:
+def pulls(evaluator: Evaluator) -> Iterator[Finding]:
     """Check that the loss is finite and pulls each row to its own item."""
     wrong_sign, elsewhere, misplaced, pulls, largest, values = [], [], [], [], [], []
     patterns: list[Bool] = []
@@ -69,8 +68,8 @@ def basics(evaluator: Evaluator) -> Iterator[Finding]:
         pulled[:, :ROWS] &= not are_pulled  # there, no one column is taken for the row's own
         elsewhere.append(float(np.mean((pulled.any(axis=1)) & (own > -limit))))
         pulls.append(float(pulled[:, :ROWS].sum(axis=1).max()))
-        drawn = counted_columns(evaluator, push)[:, ROWS:]
-        is_own = owner(scene)[ROWS:] == np.arange(ROWS)[:, None]
+        drawn = evaluator.pushed(push)[:, ROWS:]
+        is_own = scene.owner[ROWS:] == np.arange(ROWS)[:, None]
         misplaced.append(float(drawn.any() and not drawn[is_own].any()))
         patterns.append(drawn)
     if max(largest) == 0 and len({*values}) == 1:
@@ -101,9 +100,8 @@ def _without_pull(evaluator: Evaluator) -> Iterator[Finding]:
     never, rows = np.ones(ROWS, bool), np.arange(ROWS)
     for seed in SEEDS:
         plain = evaluator.scenes().plain(seed, ROWS)
-        score = plain.score.copy()
-        score[rows, plain.slot[:ROWS]] = LOWEST
-        for scene in (plain, replace(plain, score=score)):
+        lowest = plain.with_score(rows, rows, LOWEST - np.diagonal(plain.scores))
+        for scene in (plain, lowest):
             push = evaluator.pushes(scene)
             never &= np.diagonal(push) >= -max(evaluator.tolerance * np.abs(push).max(), 1e-9)
     if never.any():
@@ -114,13 +112,11 @@ def _without_pull(evaluator: Evaluator) -> Iterator[Finding]:
 def _compared(evaluator: Evaluator, drawn: Bool) -> Iterator[Finding]:
     """Check that drawn negatives are compared with their own row's positive, if with any."""
     scene = evaluator.scenes().plain(0, ROWS)
-    row, own, shares = ROWS - 1, scene.slot[:ROWS], []
+    row, shares = ROWS - 1, []
     for column in (ROWS + np.flatnonzero(drawn[row])).tolist():
         usual, effects = evaluator.push(scene, row, column), []
         for rows in ([row], [0], np.arange(ROWS - 1)):
-            score = scene.score.copy()
-            score[rows, own[rows]] += CHANGE
-            changed = evaluator.push(replace(scene, score=score), row, column)
+            changed = evaluator.push(scene.with_score(rows, rows, CHANGE), row, column)
             effects.append(abs(changed / usual - 1))
         mine, one, others = effects
         least = 10 * evaluator.tolerance
@@ -133,15 +129,14 @@ def _compared(evaluator: Evaluator, drawn: Bool) -> Iterator[Finding]:
 def extremes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Check that scores far apart are what the loss wants, and that it pushes those far off."""
     plain = evaluator.scenes().plain(0, ROWS)
-    rows, own = np.arange(ROWS), plain.slot[:ROWS]
-    longest = 1.0 if facts.normalises else LONG
+    rows = np.arange(ROWS)
+    longest = LONG if facts.lengths.get("users", True) else 1.0
 
     def value(positive: float, negative: float, length: float = longest) -> float:
         """Return the loss of rows with these scores; negative ones fit into unit vectors."""
-        score = np.full_like(plain.score, negative)
-        score[rows, own] = positive
-        scene = replace(plain, score=score)
-        return evaluator.value_of(evaluator.arrays(scene, scene.coordinates(), length))
+        level = replace(plain, score=np.full_like(plain.score, negative))
+        scene = level.with_score(rows, rows, positive - negative)
+        return evaluator.value(scene, length=length)
 
     def pull(positive: float, negative: float = 0.0, length: float = longest) -> float:
         ends = [value(positive + sign * CHANGE / 10, negative, length) for sign in (1, -1)]
@@ -149,7 +144,8 @@ def extremes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
 
     with np.errstate(all="ignore"):
         usual, losses = pull(0.0, 0.0, 1.0), (value(0.8, -0.1), value(0.0, 0.0))
-        if facts.kind == "pointwise" or (facts.kind == "listwise" and _is_balanced(evaluator)):
+        is_balanced = np.median(imbalance(evaluator.pushes(plain))) < 1e-3
+        if facts.kind == "pointwise" or (facts.kind == "listwise" and is_balanced):
             least = pull(-0.8)
         elif facts.kind == "other":
             least = max(pull(far, far) for far in (-0.8, 0.8))
@@ -166,12 +162,6 @@ def extremes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         yield finding("squashed", [least / usual], unit, 1, detail)
 
 
-def _is_balanced(evaluator: Evaluator) -> bool:
-    """Return whether a row's pushes add up to nothing, so that only differences of scores count."""
-    push = evaluator.pushes(evaluator.scenes().plain(0, ROWS))
-    return bool(np.median(np.abs(push.sum(axis=1)) / np.abs(push).sum(axis=1)) < 1e-3)
-
-
 def _is_without_logarithm(evaluator: Evaluator, plain: Scene, facts: Facts) -> bool:
     """Return whether the loss is a probability, the logarithm of which was meant.
 
@@ -179,19 +169,14 @@ def _is_without_logarithm(evaluator: Evaluator, plain: Scene, facts: Facts) -> b
     its root is a sum of exp(x / 2) and exp(-x / 2), in the positive's score and in a negative's.
     """
     flat, row = replace(plain, score=0 * plain.score), 0
-    counted = np.flatnonzero(counted_columns(evaluator, evaluator.pushes(flat))[row])
+    counted = np.flatnonzero(evaluator.pushed(evaluator.pushes(flat))[row])
     if not len(counted):
         return False
     cases = [(flat, row), (flat, int(counted[0]))]
     if facts.kind == "listwise":
         cases.append((plain, row))  # one with a sigmoid for each negative is another function
     for scene, column in cases:
-        slopes = np.array(
-            [
-                evaluator.push(scene.with_score(row, column, step * CHANGE), row, column)
-                for step in (-1, -0.5, 0, 0.5, 1)
-            ]
-        )
+        slopes = evaluator.slopes(scene, row, column)
         if not (np.sign(slopes) == np.sign(slopes[0])).all() or not slopes.all():
             return False
         root = np.abs(slopes) ** -0.5

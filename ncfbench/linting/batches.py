@@ -14,7 +14,6 @@ from ncfbench.data.ids import encode
 from ncfbench.data.table import read_table
 from ncfbench.errors import DataError
 from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import negative_columns
 from ncfbench.linting.scenes import Ids
 
 USERS, ITEMS, LINKS = 60, 80, 480
@@ -104,7 +103,7 @@ def look(evaluator: Evaluator, size: int) -> Contents:
     for number in range(LOOKED_AT):
         scene = evaluator.scenes().batch(np.random.default_rng((5, number)), rows)
         push = evaluator.pushes(scene)
-        is_negative = negative_columns(evaluator, push)
+        is_negative = evaluator.negatives(push)
         is_same = scene.item[:, None] == scene.column_item[None, :]
         is_linked = scene.linked & ~is_same & is_negative
         total, amount = max(int(is_negative.sum()), 1), max(push[is_negative].sum(), 1e-30)
@@ -116,17 +115,12 @@ def look(evaluator: Evaluator, size: int) -> Contents:
     return found
 
 
-def log_spread(graph: BipartiteGraph) -> float:
-    """Return the standard deviation over links of the logarithm of their items' links."""
-    return float(np.std(np.log(graph.item_degrees[graph.link_item])))
-
-
 def tilt(graph: BipartiteGraph, b: int) -> float:
     """Return the exponent of an item's probability in its chance to be in a batch of b links.
 
     It is 1 where batches are small and 0 where each has all items.
     """
     p = graph.item_degrees[graph.link_item] / graph.n_links
-    chance = np.log(-np.expm1(b * np.log1p(-p)))
-    x = np.log(p) - np.log(p).mean()
-    return float(np.dot(x, chance) / max(np.dot(x, x), 1e-30))
+    if np.ptp(p) == 0:
+        return 0.0
+    return float(np.polyfit(np.log(p), np.log(-np.expm1(b * np.log1p(-p))), 1)[0])

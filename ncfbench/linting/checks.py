@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.facts import (
-    LEAST,
-    SEEDS,
-    Facts,
-    amplitude,
-)
+from ncfbench.linting import batches
+from ncfbench.linting.derivatives import LEAST, ROWS, SEEDS, Evaluator, imbalance
+from ncfbench.linting.facts import Facts, Kind, logistic
 from ncfbench.linting.findings import Finding, Severity, finding
-from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Bool, Float, Scene, owner
+from ncfbench.linting.scenes import Bool, Scene
+from ncfbench.statistics.intervals import mean
 
 SIZES = (ROWS, 5, 37, 1)
 """Rows of batches: a full one, a smaller last one, a larger one, the smallest."""
-MOST_ONCE = 0.75
-"""Push of an item that two rows have, over that of two items, if it counts once."""
+LEAST_LINKED, LEAST_DUPLICATES = 0.01, 0.001
+"""Shares of the push on negatives above which linked pairs, and duplicates, are a fault."""
 PADDED = (2, ROWS - 1)
 """Rows that are padding."""
 FEWEST_FIXED = 4
 """Smallest fixed divisor that is told from a weight of the loss's own."""
-
-
-@dataclass(frozen=True)
-class Masks:
-    """The treatment of pairs that are no true negatives."""
-
-    duplicates: list[float]
-    """Push of a row's own item in another row, over that of the same vectors with other ids."""
-    same_user: list[float]
-    linked: list[float]
-    """The same of another link of the user in the batch, and outside it."""
-    constant: list[float]
-    """Share of the softmax that masked pairs still have, whatever they are masked for."""
-    collisions: list[float]
-    """Push of a row's own item where it is drawn, over that of the other drawn ones."""
-    repeats: list[float]
-    """Push of an item that two other rows have, over that of the same vectors with other ids."""
-
-    @property
-    def counts_once(self) -> bool:
-        """Whether an item is one negative however many rows have it."""
-        return bool(self.repeats) and max(self.repeats) < MOST_ONCE
+WITHOUT_EFFECT = r"(.*_)?(verbose|progress(_bar)?|debug|checks?|checkpoint(s|ing)?|metrics?)(_.*)?"
+"""Names of flags that may change nothing: whole words, for ``symmetric`` has ``metric`` in it."""
+PROMISES = (
+    r"(.*_)?(hits?|neg(ative)?s?|pos(itive)?s?|mask(s|ed)?|remove|exclude|dup(licate)?s?|symmetric"
+    r"|bidirectional|norm(al(i[sz]ed?)?)?|weight(s|ed)?|reduction|correct(s|ed|ion)?|log_?q|debias(ed)?"
+    r"|in_batch|hard(est)?)(_.*)?"
+)
+"""Names of flags that promise another loss; others, such as ``training``, may change nothing."""
 
 
 def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
@@ -69,7 +54,7 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     yield from _divisor(evaluator, facts)
 
 
-def row_weights(evaluator: Evaluator) -> Iterator[Finding]:
+def row_weights(evaluator: Evaluator, _: Facts) -> Iterator[Finding]:
     """Check that a row of twice the weight has twice the push of another."""
     if evaluator.layout.labels == "pairs" or not evaluator.loss.has("row_weights"):
         return
@@ -87,7 +72,7 @@ def row_weights(evaluator: Evaluator) -> Iterator[Finding]:
         yield finding("row-weights", [farthest], unit, 2, "all other weights are 1")
 
 
-def padding(evaluator: Evaluator) -> Iterator[Finding]:
+def padding(evaluator: Evaluator, _: Facts) -> Iterator[Finding]:
     """Check that rows, and drawn negatives, of mask or weight 0 are as if they were not there."""
     k, is_wide = evaluator.layout.k, evaluator.layout.has_wide_mask
     rows, drawn = np.ones(ROWS, bool), np.ones((ROWS, k), bool)
@@ -106,7 +91,7 @@ def _padding(
     evaluator: Evaluator, name: str, role: str, rows: Bool, drawn: Bool
 ) -> Iterator[Finding]:
     scene = evaluator.scenes().plain(0, ROWS)
-    at = owner(scene) if evaluator.layout.labels == "pairs" else np.arange(ROWS)
+    at = scene.owner if evaluator.layout.labels == "pairs" else np.arange(ROWS)
     given = {"row_weights": 1.0 * rows[at]}
     if role != "row_weights":
         given = evaluator.masks(scene, rows, drawn)
@@ -127,7 +112,7 @@ def _padding(
         severity: Severity | None = "note" if role == "row_weights" else None
         detail = f"items of {name} 0, as negatives of other rows"
         yield finding("padding", [on_items], unit, 0, detail, severity)
-    elif _is_unbalanced(push[rows]) and not _is_unbalanced(evaluator.pushes(scene)):
+    elif imbalance(push[rows]).max() > 1e-3 >= imbalance(evaluator.pushes(scene)).max():
         share = float(np.abs(push[rows].sum(axis=1)).sum() / size)
         yield finding("mask-zero", [share], unit, 0, f"padding of {name}")
     elif role == "row_mask" and not evaluator.is_random:
@@ -137,14 +122,10 @@ def _padding(
             yield finding("padding", [ratio], unit, 1, f"rows of {name} 0, in the mean")
 
 
-def _is_unbalanced(push: Float) -> bool:
-    return bool((np.abs(push.sum(axis=1)) > 1e-3 * np.abs(push).sum(axis=1)).any())
-
-
 def _divisor(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Say where rows keep the weight of a full batch in a smaller one."""
     scenes = [evaluator.scenes().distinct(0, rows) for rows in SIZES[:2]]
-    full, small = (amplitude(evaluator, scene, facts.kind) for scene in scenes)
+    full, small = (_amplitude(evaluator, scene, facts.kind) for scene in scenes)
     if min(full, small) <= 0:
         return
     factor, unit = facts.scale.value if facts.scale else 1.0, "total weight of the rows"
@@ -164,94 +145,53 @@ def _divisor(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             return
 
 
-def look_at_masks(evaluator: Evaluator) -> Masks:
-    """Make pairs that are no true negatives, and see whether they are pushed apart."""
-    found = Masks([], [], [], [], [], [])
-    last = ROWS - 1
-    for seed in SEEDS:
-        constants = []
-        for relation in evaluator.scenes().relations():
-            pairs = {
-                "same item": found.duplicates,
-                "same user": found.same_user,
-                "linked": found.linked,
-            }[relation]
-            scene, twin = evaluator.scenes().related(seed, ROWS, relation)
-            push, without = evaluator.pushes(scene), evaluator.pushes(twin)
-            free = ~(scene.linked | twin.linked)
-            usual = float(np.median(push[0][free[0]])) if free[0].any() else 0.0
-            if usual <= 0:
-                continue
-            # Where the same vectors without the relation are masked too, by their likeness, any
-            # other negative is the measure.
-            at = [(0, last)] if relation == "linked" else [(0, last), (last, 0)]
-            if any(1e-9 < without[pair] / usual < 0.01 for pair in at):
-                continue  # too small to tell, where a softmax is steep
-            ratios = [push[pair] / max(without[pair], 0.01 * usual) for pair in at]
-            pairs.append(float(np.mean(ratios)))
-            if relation == "same item":
-                both = [part[1:last, [0, last]].sum(axis=1) for part in (push, without)]
-                found.repeats.append(float(np.median(both[0] / np.maximum(both[1], 1e-30))))
-            if abs(pairs[-1]) < 0.01:
-                constants.append(_constant(evaluator, scene, twin))
-        if evaluator.layout.k:
-            push = evaluator.pushes(evaluator.scenes().collision(seed, ROWS))
-            usual = float(np.median(push[1:ROWS, ROWS:].max(axis=1)))
-            found.collisions.extend([float(push[0, ROWS] / usual)] if usual > 0 else [])
-            if found.collisions and abs(found.collisions[-1]) < 0.01:
-                scenes = (
-                    evaluator.scenes().collision(seed, ROWS),
-                    evaluator.scenes().plain(seed, ROWS),
-                )
-                constants.append(_constant(evaluator, *scenes))
-        found.constant.extend([max(constants)] if constants else [])
-    return found
+def _amplitude(evaluator: Evaluator, scene: Scene, kind: Kind) -> float:
+    """Return the mean weight of some rows, for scores that are all 0."""
+    flat = replace(scene, score=0 * scene.score)
+    push = evaluator.pushes(flat)
+    weights = []
+    for row in range(3):
+        # The largest push shows its limit best.
+        column = int(np.argmax(push[row]))
+        fit = logistic(evaluator, flat, row, column) if kind == "listwise" else None
+        weights.append(fit[1] if fit else -float(push[row, row]))
+    return float(np.mean(weights))
 
 
-def _constant(evaluator: Evaluator, scene: Scene, twin: Scene) -> float:
-    """Return the share of row 0's softmax that a masked pair has, for scores that are all 0.
-
-    Pushes of a row add up to nothing where nothing else is in its softmax.
-    """
-    one, other = (
-        evaluator.pushes(replace(each, score=0 * each.score))[0] for each in (scene, twin)
-    )
-    masked, plain = (float(abs(row.sum()) / np.abs(row).sum()) for row in (one, other))
-    return masked if plain < 1e-3 else 0.0
-
-
-def masks(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]:
-    """Say what is wrong with the masks of a loss, apart from what batches must do."""
+def masks(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+    """Check the masks of pairs that are no true negatives, and what batches have of them."""
+    masks, contents, kind = facts.masks, facts.contents, facts.kind
     unit = "push over that of a true negative"
-    if facts.kind == "listwise" and found.constant and min(found.constant) > 1e-3:
-        share = "share of the softmax"
-        yield finding("mask-zero", found.constant, share, 0, "a masked pair")
+    if kind == "listwise" and min(masks.constant, default=0.0) > 1e-3:
+        yield finding("mask-zero", masks.constant, "share of the softmax", 0, "a masked pair")
+    has_ids = evaluator.loss.has("item_ids") and evaluator.loss.has("negative_ids")
+    if has_ids and masks.counts("drawn") and facts.drawn and kind != "pairwise":
+        yield finding("duplicates", masks.pushes["drawn"], unit, 0, "a drawn negative")
     if not facts.in_batch:
         return
+    if evaluator.loss.has("linked") and masks.counts("linked"):
+        detail = "although the argument names the links"
+        yield finding("linked", masks.pushes["linked"], unit, 0, detail)
     # In a pairwise loss the two columns of one item push and pull it alike.
-    is_pairwise = facts.kind == "pairwise"
-    if evaluator.loss.has("linked") and found.linked and min(found.linked) > 0.01:
-        yield finding("linked", found.linked, unit, 0, "although the argument names the links")
-    counts = found.duplicates and min(found.duplicates) > 0.01
-    is_harmless = facts.kind == "over users" or is_pairwise or duplicates_belong(facts)
-    if counts and not is_harmless:
+    is_harmless = kind in ("over users", "pairwise") or _duplicates_belong(facts)
+    is_frequent = mean(contents.duplicates_push).value > LEAST_DUPLICATES
+    if masks.counts("same item") and is_frequent and not is_harmless:
         # Where the correction is not known, neither is whether they belong into the sum.
-        is_open = facts.kind in ("listwise", "symmetric") and facts.slope is None
+        is_open = kind in ("listwise", "symmetric") and facts.slope is None
         severity: Severity | None = "warning" if is_open else None
         detail = "two rows with one item"
-        yield finding("duplicates", found.duplicates, unit, 0, detail, severity)
+        yield finding("duplicates", masks.pushes["same item"], unit, 0, detail, severity)
+    if max(masks.pushes["same user"], default=1.0) < 0.01:
+        return
+    # A softmax over all items has training links among its items.
+    severity = "error" if kind in ("pairwise", "pointwise") else "note"
+    detail, unit = f"batches of {contents.rows} links", "share of the push on negatives"
+    result = finding("linked", contents.linked_push, unit, 0, detail, severity)
+    if result.low > LEAST_LINKED:
+        yield result
 
 
-def collisions(evaluator: Evaluator, facts: Facts, found: Masks) -> Iterator[Finding]:
-    """Say whether a row's own item counts where it is drawn, although the loss has both ids."""
-    has_ids = evaluator.loss.has("item_ids") and evaluator.loss.has("negative_ids")
-    counts = bool(found.collisions) and min(found.collisions) > 0.01
-    if has_ids and counts and facts.drawn and facts.kind != "pairwise":
-        unit = "push over that of a true negative"
-        yield finding("duplicates", found.collisions, unit, 0, "a drawn negative")
-
-
-def duplicates_belong(facts: Facts) -> bool:
+def _duplicates_belong(facts: Facts) -> bool:
     """Return whether a corrected softmax needs the positive's other copies in its sum.
 
     They make the positive's weight that of any other item where the correction divides by its
@@ -267,24 +207,19 @@ def duplicates_belong(facts: Facts) -> bool:
     return abs(math.log(weight + 1)) < abs(math.log(weight))
 
 
-def corrections(
-    facts: Facts, found: Masks, log_spread: float, tilt: float = 1.0
-) -> Iterator[Finding]:
-    """Check the correction for popularity.
-
-    Args:
-        log_spread: standard deviation of the logarithm of items' popularity over links.
-        tilt: exponent of an item's probability in how often batches count it as a negative.
-    """
+def corrections(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+    """Check over what a softmax runs, and its correction for popularity."""
     if facts.kind == "over pairs":
         unit = "scores of other users' pairs that a push depends on, as a share"
         yield finding("over-batch", [1.0], unit, 0, "a change of another pair's score shows it")
     if facts.kind == "over users":
         unit = "rows over which the softmax runs, as a share of the columns"
         yield finding("over-users", [1.0], unit, 0, "a change of another user's score shows it")
-    slope = facts.slope
-    if slope is None or log_spread < 0.1:
+    slope, graph = facts.slope, evaluator.graph
+    if slope is None or np.std(np.log(graph.item_degrees[graph.link_item])) < 0.1:
         return
+    # Exponent of an item's probability in how often batches count it as a negative.
+    tilt = batches.tilt(graph, facts.contents.rows) if facts.masks.counts_once else 1.0
     if not facts.is_power and -1.1 < slope.value < 0.1:
         return  # the probability may be that of a mixture
     low = slope.value if slope.lower is None else slope.lower
@@ -296,8 +231,57 @@ def corrections(
         rough = "" if facts.is_power else ", roughly: weights are no power of it"
         yield finding(code, slope, unit, -tilt, f"{slope.value:+.2f}{rough}")
     positive = facts.positive_slope
-    copies = found.duplicates or found.collisions or [0.0]  # below 0: they are positives too
+    pushes = facts.masks.pushes
+    copies = pushes["same item"] or pushes["drawn"] or [0.0]  # below 0: they are positives too
     is_masked = max(map(abs, copies)) < 0.01
     if positive and abs(positive.value + 1) < 0.2 and (is_masked or abs(slope.value) < 0.1):
         unit = "exponent of probability in the positive's weight"
         yield finding("logq-positive", positive, unit, 0, f"{positive.value:+.2f}")
+
+
+def idle(evaluator: Evaluator, _: Facts) -> Iterator[Finding]:
+    """Say which flags change nothing, in any of some batches."""
+    if evaluator.is_random or evaluator.is_stateful:
+        return
+    scenes = _scenes(evaluator)
+    for name, value in evaluator.options.items():
+        other = _alternative(value)
+        if other is None or re.fullmatch(WITHOUT_EFFECT, name):
+            continue
+        if _differ(evaluator, evaluator.with_options(**{name: other}), scenes):
+            continue
+        # One that is off may need another option beside it.
+        claims = value is not False and re.fullmatch(PROMISES, name, re.IGNORECASE)
+        severity: Severity | None = None if claims else "warning"
+        detail = f"{name} = {value}, tried {other}"
+        yield finding("idle-flag", [0.0], "largest relative change", 1, detail, severity)
+
+
+def _scenes(evaluator: Evaluator) -> list[Scene]:
+    scenes = evaluator.scenes()
+    plain = scenes.plain(0, ROWS)
+    # Large scores and small ones, that margins and thresholds look at.
+    found = [plain, scenes.distinct(0, 5), replace(plain, score=np.abs(plain.score) ** 0.3 - 0.5)]
+    found += [scenes.related(0, ROWS, relation)[0] for relation in scenes.relations()]
+    return found
+
+
+def _alternative(value: Any) -> Any:
+    """Return another value of a flag or a reduction; None where none is known."""
+    if isinstance(value, bool):
+        return not value
+    return {"sum": "mean", "mean": "sum"}.get(value) if isinstance(value, str) else None
+
+
+def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:
+    """Return whether two choices of options differ in a loss, a gradient or an error."""
+    tolerance = 1e-9 if one.framework.is_double else 1e-6
+    near = partial(np.allclose, rtol=tolerance, atol=tolerance**1.5, equal_nan=True)
+    try:
+        if not all(near(one.value(scene), other.value(scene)) for scene in scenes):
+            return True
+        sides = [each.gradients(scenes[0]) for each in (one, other)]
+    except Exception:  # noqa: BLE001 - an option that makes the loss fail changes it
+        return True
+    near = partial(np.allclose, rtol=1e-5, atol=1e-8, equal_nan=True)
+    return not all(near(sides[0][role], sides[1][role]) for role in sides[0])

@@ -8,33 +8,54 @@ import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError, reason
-from ncfbench.linting.frameworks import (
-    Arrays,
-    Call,
-    Framework,
-    fixed_randomness,
-    frameworks,
-)
-from ncfbench.linting.layouts import LOOKED_UP, ROWS, Layout, layouts_of
-from ncfbench.linting.scenes import (
-    Bool,
-    Coordinates,
-    Float,
-    Scene,
-    Scenes,
-    by_users,
-    owner,
-)
+from ncfbench.linting.frameworks import Arrays, Call, Framework, fixed_randomness, frameworks
+from ncfbench.linting.scenes import Bool, Float, Scene, Scenes, Vectors
 from ncfbench.linting.signature import MEANINGS, SCORES, SHAPES, VECTORS, Loss
 
+ROWS = 8
+"""Rows of a probe's scene."""
+DRAWN = 3
+"""Negatives for each row, where a loss takes several."""
+LOOKED_UP = ("probability", "log_probability", "counts")
+"""Meanings of an argument that may be a table of all items instead of one number for each row."""
 DERIVED = (*VECTORS, *SCORES)
 """Meanings of arguments by which a loss is differentiated."""
+
+SEEDS = tuple(range(3))
+"""Scenes that each number is measured on."""
+LEAST = 1e-4
+"""Relative change of a push that is one."""
+CHANGE = 0.1
+"""Change of a score: vectors of length 1 have room for it."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shapes that a loss takes.
+
+    Attributes:
+        k: negatives for each row.
+        negatives: whether they are [b, k, D], [b, D] or [b k, D].
+        labels: 0 to b - 1, one for each row; 0 and 1, one for each pair; or the identity.
+        tables: whether probabilities and counts are those of all items, which ids look up.
+        is_catalogue: scores are those of all items, each in one column, which labels count.
+        masks: value of a mask at what is no padding.
+        has_wide_mask: the mask is of negatives, [b, k], not of rows.
+    """
+
+    k: int = 0
+    negatives: Literal["rows", "single", "shared"] = "rows"
+    labels: Literal["rows", "pairs", "eye"] = "rows"
+    is_catalogue: bool = False
+    tables: bool = False
+    masks: bool | float = True
+    has_wide_mask: bool = False
 
 
 @dataclass
@@ -102,9 +123,9 @@ class Evaluator:
     def read_as(self) -> dict[str, str]:
         """Return how each argument of the loss was understood, by name, with its shape."""
         layout, scene = self.layout, self.scenes().plain(0, ROWS)
-        arrays = self.arrays(scene, coordinates := scene.coordinates())
+        arrays = self.arrays(scene)
         lengths = {len(scene.slot): "n", ROWS * layout.k: "b k", layout.k: "k", ROWS: "b"}
-        lengths |= {self.graph.n_items: "V", coordinates.users.shape[1]: "D"}
+        lengths |= {self.graph.n_items: "V", scene.vectors().users.shape[1]: "D"}
         labels = {"rows": ", columns of the rows' items", "pairs": ", 1 for links, 0 for negatives"}
         more = {
             "labels": labels.get(layout.labels, ", 1 on the diagonal"),
@@ -151,9 +172,9 @@ class Evaluator:
             self.calls[key] = loss.bind(self.options, self.constants())
         return self.calls[key]
 
-    def value(self, scene: Scene) -> float:
-        """Return the loss of a scene."""
-        return self.value_of(self.arrays(scene, scene.coordinates()))
+    def value(self, scene: Scene, vectors: Vectors | None = None, length: float = 1.0) -> float:
+        """Return the loss of a scene; see :meth:`arrays`."""
+        return self.value_of(self.arrays(scene, vectors, length))
 
     def value_of(self, arrays: Arrays) -> float:
         """Return the loss of a batch's arguments."""
@@ -167,8 +188,8 @@ class Evaluator:
         """
         gradients = self.gradients(scene)
         if "users" in gradients:
-            return by_users(_of_columns(gradients), scene, scene.coordinates())
-        b, rows = scene.b, owner(scene)
+            return scene.along(_of_columns(gradients))[0].T
+        b, rows = scene.b, scene.owner
         pushes = np.zeros((b, len(rows)))
         columns = {"positive_scores": slice(b), "negative_scores": slice(b, None)}
         for role, gradient in gradients.items():
@@ -183,10 +204,16 @@ class Evaluator:
         """Return one of :meth:`pushes`."""
         return float(self.pushes(scene)[row, column])
 
+    def slopes(self, scene: Scene, row: int, column: int) -> Float:
+        """Return float[5]: a pair's push where its score is changed, from the lowest on."""
+        changes = CHANGE * np.array([-1, -0.5, 0, 0.5, 1])
+        scenes = [scene.with_score(row, column, change) for change in changes]
+        return np.array([self.push(each, row, column) for each in scenes])
+
     def gradients(self, scene: Scene) -> dict[str, Float]:
         """Return the gradients of the loss by all vectors and scores, by their meaning."""
         names = {role: name for name, role in self.loss.roles.items() if role in DERIVED}
-        arrays = self.arrays(scene, scene.coordinates())
+        arrays = self.arrays(scene)
         with self._seeded():
             gradients = self.framework.gradients(self.call(), arrays, [*names.values()])
         return dict(zip(names, gradients, strict=True))
@@ -201,15 +228,11 @@ class Evaluator:
         rest = float(push.sum()) + pull
         gradients = self.gradients(scene)
         if "users" in gradients and self.layout.labels != "pairs":
-            b, lengths = scene.b, scene.coordinates().rest
-            axes = slice(b, b + len(lengths))
-            among_items = _of_columns(gradients)[:, axes] / lengths
-            users = gradients["users"]
-            among_users = users[:, :b] - users[:, axes] / lengths @ scene.score.T
+            among_users, _ = scene.along(gradients["users"])
+            _, among_items = scene.along(_of_columns(gradients))
             # Each such pair has the gradients of both its ends.
-            rest += (
-                sum(float(part.sum() - np.trace(part)) for part in (among_items, among_users)) / 2
-            )
+            for part in (among_users, among_items):
+                rest += float(part.sum() - np.trace(part)) / 2
         return pull, rest
 
     @property
@@ -217,12 +240,24 @@ class Evaluator:
         """Share of the largest push below which one is none."""
         return 1e-5 if self.framework.is_double else 1e-3
 
-    def arrays(self, scene: Scene, coordinates: Coordinates, length: float = 1.0) -> dict[str, Any]:
+    def pushed(self, push: Float) -> Bool:
+        """Return bool[b, columns]: the pairs that are pushed apart."""
+        size = np.abs(push).max() or 1.0
+        return np.asarray(push > self.tolerance * size)
+
+    def negatives(self, push: Float) -> Bool:
+        """Return :meth:`pushed` but for the rows' own items."""
+        return self.pushed(push) & not_own(push)
+
+    def arrays(
+        self, scene: Scene, vectors: Vectors | None = None, length: float = 1.0
+    ) -> dict[str, Any]:
         """Return the arguments of a call, by name, where users' vectors have some length."""
-        b, k, rows, layout = scene.b, self.layout.k, owner(scene), self.layout
+        b, k, rows, layout = scene.b, self.layout.k, scene.owner, self.layout
+        vectors = vectors or scene.vectors()
         is_pairs, is_single = layout.labels == "pairs", layout.negatives == "single"
-        users, scores = length * coordinates.users, length * scene.scores
-        items, negatives = np.split(coordinates.columns, [b])
+        users, scores = length * vectors.users, length * scene.scores
+        items, negatives = np.split(vectors.columns, [b])
         shape = {"rows": (b, k, -1), "single": (b, -1), "shared": (b * k, -1)}
         own = scores[rows, np.arange(len(rows))]
         square = scores if layout.is_catalogue else scores[:, :b]
@@ -235,7 +270,7 @@ class Evaluator:
 
         known = {
             "users": users[rows] if is_pairs else users,
-            "items": coordinates.columns if is_pairs else items,
+            "items": vectors.columns if is_pairs else items,
             "negatives": negatives.reshape(shape[layout.negatives]) if k else negatives,
             "scores": own if is_pairs else square.copy(),
             "positive_scores": own[:b],
@@ -261,7 +296,7 @@ class Evaluator:
     def masks(self, scene: Scene, rows: Bool, negatives: Bool) -> dict[str, Any]:
         """Return masks in which some rows, bool[b], and drawn negatives, bool[b, k], are real."""
         if self.layout.labels == "pairs":
-            rows = rows[owner(scene)]
+            rows = rows[scene.owner]
         elif self.layout.has_wide_mask:
             rows = negatives & rows[:, None]
         if self.layout.negatives != "rows":
@@ -287,7 +322,49 @@ class Evaluator:
         return fixed_randomness(0) if self.is_random else contextlib.nullcontext()
 
 
+def layouts_of(loss: Loss) -> list[Layout]:
+    """Return the layouts that a loss may take, the likeliest first."""
+    found = _shapes(loss)
+    if loss.has("item_ids") and loss.has(*LOOKED_UP):
+        found += [replace(layout, tables=True) for layout in found]
+    if loss.has("row_mask", "negative_mask"):
+        wide = (False, True) if loss.has("negatives", "negative_scores") else (False,)
+        found = [
+            replace(layout, masks=masks, has_wide_mask=is_wide)
+            for layout in found
+            for is_wide in (wide if loss.has("row_mask") else (False,))
+            for masks in (True, 1.0, False, 0.0)
+        ]
+    return found
+
+
+def _shapes(loss: Loss) -> list[Layout]:
+    if loss.has("negatives", "negative_scores"):
+        return [Layout(DRAWN), Layout(1, "single"), Layout(DRAWN, "shared")]
+    if loss.has("labels") and loss.has("scores"):
+        return [
+            Layout(DRAWN, labels="rows", is_catalogue=True),
+            Layout(DRAWN, labels="pairs"),
+            Layout(labels="eye"),
+        ]
+    if loss.has("labels"):
+        return [Layout(DRAWN, labels="pairs"), Layout()]
+    return [Layout()]
+
+
 def _of_columns(gradients: Mapping[str, Float]) -> Float:
     """Return float[columns, D], the gradient by each column's vector."""
     parts = [gradients[role] for role in ("items", "negatives") if role in gradients]
     return np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts])
+
+
+def not_own(push: Float) -> Bool:
+    """Return bool[b, columns]: the pairs that are no row's own."""
+    return np.asarray(np.eye(*push.shape) == 0)
+
+
+def imbalance(push: Float) -> Float:
+    """Return float[b]: a row's pull less its push, as a share; 0 where only differences of its
+    scores count.
+    """
+    return np.asarray(np.abs(push.sum(axis=1)) / np.maximum(np.abs(push).sum(axis=1), 1e-300))

@@ -5,30 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.layouts import ROWS
-from ncfbench.linting.scenes import Bool, Float, Scene, owner
+from ncfbench.linting.batches import Contents, look
+from ncfbench.linting.derivatives import CHANGE, LEAST, ROWS, SEEDS, Evaluator
+from ncfbench.linting.masks import Masks, measure_masks
+from ncfbench.linting.scenes import Bool, Float, Scene
 from ncfbench.linting.signature import VECTORS
 from ncfbench.statistics.intervals import Estimate, mean
 
 Kind: TypeAlias = Literal[
     "listwise", "pairwise", "pointwise", "over users", "over pairs", "symmetric", "other"
 ]
-SEEDS = tuple(range(3))
-"""Scenes that each number is measured on."""
 CORRECTING = (
     *("probability", "log_probability", "counts", "probability_table", "log_probability_table"),
     *("counts_table", "negative_probability", "negative_log_probability"),
 )
 """Arguments by which a loss can correct for popularity."""
-LEAST = 1e-4
-"""Relative change of a push that is one."""
-CHANGE = 0.1
-"""Change of a score: vectors of length 1 have room for it."""
+STEEPEST = 5.0
+"""Largest difference of a scene's scores within a softmax: beyond, it looks at one item alone."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,6 @@ class Facts:
         kind: what a negative's push depends on: the other negatives of its user (listwise), the
             positive (pairwise), nothing else (pointwise), or the other users of its item.
         scale: factor of scores within the loss; None where the push is no logistic function.
-        amplitude: the largest push, times the rows.
         in_batch, drawn, drawn_for_others, catalogue: which columns are negatives of a row; all
             items of the catalogue where a loss is told its rows' labels.
         slope: exponent of an item's probability in its weight as a negative: -1 corrects for
@@ -49,7 +45,8 @@ class Facts:
         positive_weight: the positive's weight over that of any other item, were the items that
             repeat it not there.
         lengths: whether the length of users', items' and negatives' vectors changes anything.
-        counts_once: whether an item is one negative however many rows of the batch have it.
+        masks: how pairs that are no true negatives are treated.
+        contents: what batches hold.
     """
 
     kind: Kind
@@ -62,13 +59,9 @@ class Facts:
     positive_slope: Estimate | None
     positive_weight: Estimate | None
     lengths: Mapping[str, bool]
-    is_power: bool = True
-    counts_once: bool = False
-
-    @property
-    def normalises(self) -> bool:
-        """Whether the length of users' vectors changes nothing."""
-        return not self.lengths.get("users", True)
+    is_power: bool
+    masks: Masks
+    contents: Contents
 
     @property
     def title(self) -> str:
@@ -87,52 +80,37 @@ class Facts:
         return titles[self.kind]
 
 
-def measure(evaluator: Evaluator) -> Facts:
-    """Measure a loss on scenes in which nothing is linked but the rows themselves."""
+def measure(evaluator: Evaluator, batch_size: int) -> tuple[Evaluator, Facts]:
+    """Measure a loss on scenes in which nothing is linked but the rows themselves.
+
+    Returns:
+        The evaluator, with scores as near as the loss's scale asks for; and the facts.
+    """
     scenes = [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
     pushes = [evaluator.pushes(scene) for scene in scenes]
     kind = kind_of(evaluator, scenes[0], pushes[0])
-    counted = [negative_columns(evaluator, push) for push in pushes]
-    columns = np.arange(pushes[0].shape[1])
-    is_own = owner(scenes[0]) == np.arange(ROWS)[:, None]
+    counted = [evaluator.negatives(push) for push in pushes]
+    is_own = scenes[0].owner == np.arange(ROWS)[:, None]
     any_counted = np.any(counted, axis=0)
-    scale = slope = positive_slope = weight = None
-    is_power = True
-    if kind == "symmetric":
-        fits = [fit_symmetric(scene, push) for scene, push in zip(scenes, pushes, strict=True)]
-        if all(fit is not None for fit in fits):
-            scale, slope = (mean([fit[n] for fit in fits if fit]) for n in (0, 1))
-    else:
-        found = [
-            logistic(evaluator, scene, 0, int(np.argmax(push[0])))
-            for scene, push in zip(scenes, pushes, strict=True)
-        ]
-        scales = [each[0] for each in found if each]
-        scale = mean(scales) if scales else None
-    by_popularity = evaluator.scenes().by_popularity
     is_catalogue = evaluator.layout.is_catalogue
     in_batch = bool(any_counted[:, :ROWS].any()) and not is_catalogue
-    some = columns < ROWS if in_batch else columns >= ROWS
-    if kind == "listwise" and scale and (in_batch or by_popularity):
-        slopes = [
-            _slope(scene, push, some & ok, scale.value)
-            for scene, push, ok in zip(scenes, pushes, counted, strict=True)
-        ]
-        known = [each for each, _ in slopes if not math.isnan(each)]
-        is_power = all(fits for _, fits in slopes)
-        # Weights that are no power of probability, as with smoothed labels, say nothing.
-        if known and (is_power or evaluator.loss.has(*CORRECTING)):
-            slope = mean(known)
-    if scale and slope and kind == "listwise" and is_power:
-        positives = [
-            _positive_offset(evaluator, scene, push, some & ok, scale.value, slope.value)
-            for scene, push, ok in zip(scenes, pushes, counted, strict=True)
-        ]
-        offsets = [each for each in positives if each]
-        if offsets:
-            positive_slope = mean([each[0] for each in offsets])
-            weight = mean([each[1] / each[2] for each in offsets])
-    return Facts(
+    fits = [fit for scene in scenes if (fit := fit_of(evaluator, kind, scene))]
+    scale = mean([fit[0] for fit in fits]) if fits else None
+    slope = mean([fit[1] for fit in fits]) if fits and kind == "symmetric" else None
+    weights: list[Weights] = []
+    if kind == "listwise" and scale and (in_batch or evaluator.scenes().by_popularity):
+        some = (np.arange(is_own.shape[1]) < ROWS) == in_batch
+        parts = [_weights(evaluator, each, some, scale.value) for each in scenes]
+        weights = [part for part in parts if part]
+    is_power = all(part.is_power for part in weights)
+    # Weights that are no power of probability, as with smoothed labels, say nothing.
+    if weights and (is_power or evaluator.loss.has(*CORRECTING)):
+        slope = mean([part.slope for part in weights])
+    positives = [part.positive for part in weights if part.positive and is_power]
+    if scale:
+        spread = min(evaluator.spread, STEEPEST / scale.value)
+        evaluator = replace(evaluator, spread=spread)
+    return evaluator, Facts(
         kind=kind,
         scale=scale,
         in_batch=in_batch,
@@ -140,32 +118,18 @@ def measure(evaluator: Evaluator) -> Facts:
         drawn_for_others=bool((any_counted & ~is_own)[:, ROWS:].any()) and not is_catalogue,
         catalogue=is_catalogue,
         slope=slope,
-        positive_slope=positive_slope,
-        positive_weight=weight,
+        positive_slope=mean([exponent for exponent, _ in positives]) if positives else None,
+        positive_weight=mean([weight for _, weight in positives]) if positives else None,
         lengths=_lengths(evaluator, scenes[0]),
         is_power=is_power,
+        masks=measure_masks(evaluator),
+        contents=look(evaluator, batch_size),
     )
-
-
-def counted_columns(evaluator: Evaluator, push: Float) -> Bool:
-    """Return bool[b, columns]: the pairs that are pushed apart."""
-    size = np.abs(push).max() or 1.0
-    return np.asarray(push > evaluator.tolerance * size)
-
-
-def negative_columns(evaluator: Evaluator, push: Float) -> Bool:
-    """Return :func:`counted_columns` but for the rows' own items."""
-    return counted_columns(evaluator, push) & not_own(push)
-
-
-def not_own(push: Float) -> Bool:
-    """Return bool[b, columns]: the pairs that are no row's own."""
-    return np.asarray(np.arange(len(push))[:, None] != np.arange(push.shape[1])[None, :])
 
 
 def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
     """Return what the push of a negative depends on, by changing one score at a time."""
-    counted = negative_columns(evaluator, push)
+    counted = evaluator.negatives(push)
     row = int(np.argmax(counted.sum(axis=1)))
     columns = np.flatnonzero(counted[row])
     if not len(columns):
@@ -202,20 +166,33 @@ def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
         return "over users"
     if rival > LEAST:
         return "listwise"
-    if keeps_rows and depends_on_positive(evaluator, scene, push, row):
+    highest = 1 if evaluator.loss.has("users") else 30
+    changes = (CHANGE, highest - scene.scores[row, row])
+    if keeps_rows and any(effect_of_positive(evaluator, scene, row, each)[1] for each in changes):
         return "pairwise"
     return "pointwise" if effect(row, row, columns[0]) <= LEAST else "other"
 
 
-def depends_on_positive(evaluator: Evaluator, scene: Scene, push: Float, row: int) -> bool:
-    """Return whether a row's negatives are pushed otherwise where its own item scores higher."""
-    counted = negative_columns(evaluator, push)[row]
-    highest = 1 if evaluator.loss.has("users") else 30
-    for change in (CHANGE, highest - scene.scores[row, row]):
-        other = evaluator.pushes(scene.with_score(row, row, change))[row]
-        if (np.abs(other[counted] / push[row, counted] - 1) > LEAST).any():
-            return True
-    return False
+def effect_of_positive(
+    evaluator: Evaluator, scene: Scene, row: int, change: float = CHANGE
+) -> tuple[bool, bool]:
+    """Return whether a change of a row's own score changes its pull, and any of its pushes."""
+    push = evaluator.pushes(scene)
+    columns = evaluator.negatives(push)[row]
+    other = evaluator.pushes(scene.with_score(row, row, change))[row]
+    with np.errstate(all="ignore"):
+        is_changed = np.abs(other / push[row] - 1) > LEAST
+    return bool(is_changed[row]), bool(is_changed[columns].any())
+
+
+def fit_of(evaluator: Evaluator, kind: Kind, scene: Scene) -> tuple[float, ...] | None:
+    """Return the scale of scores within a loss, and what :func:`fit_symmetric` or :func:`logistic`
+    returns with it.
+    """
+    push = evaluator.pushes(scene)
+    if kind == "symmetric":
+        return fit_symmetric(scene, push)
+    return logistic(evaluator, scene, 0, int(np.argmax(push[0])))
 
 
 def logistic(
@@ -228,14 +205,11 @@ def logistic(
     as its score falls. None for other functions.
     """
     sign = -1 if column == row else 1
-    pushes = [
-        sign * evaluator.push(scene.with_score(row, column, sign * step * CHANGE), row, column)
-        for step in (-1, -0.5, 0, 0.5, 1)
-    ]
+    pushes = sign * evaluator.slopes(scene, row, column)[::sign]
     if min(pushes) <= 0:
         return None
     middle = pushes[2]
-    falls = -np.diff(1 / np.array(pushes))
+    falls = -np.diff(1 / pushes)
     if falls.min() <= 1e-9 / middle or falls[1] / falls[2] <= 1 + 1e-6:
         return None
     ratios = np.log(falls[:-1] / falls[1:])
@@ -245,56 +219,54 @@ def logistic(
     scale = math.log((falls[0] + falls[1]) / second) / CHANGE
     rest = second / (1 - math.exp(-scale * CHANGE))
     inverse = 1 / middle - rest
-    return (scale, 1 / inverse) if inverse > 0 else None
+    return (scale, float(1 / inverse)) if inverse > 0 else None
 
 
-def _slope(scene: Scene, push: Float, columns: Bool, scale: float) -> tuple[float, bool]:
-    """Return the exponent of probability in the columns' weights, by least squares in each row, and
-    whether weights are such a power; not a number where all columns are equally likely.
+class Weights(NamedTuple):
+    """How the weights of a softmax's items follow their probability.
+
+    Attributes:
+        slope: exponent of probability in the weights of negatives.
+        is_power: whether these are such a power.
+        positive: the same exponent of the positive's weight, and its median over that of one
+            negative of like probability, for as many negatives as there are.
     """
-    log_p, x, y = np.log(scene.probability), [], []
-    for row in range(scene.b):
-        some = np.flatnonzero(columns[row])
-        if len(some) > 1:
-            rest = np.log(push[row, some]) - scale * scene.scores[row, some]
-            x += list(log_p[some] - log_p[some].mean())
-            y += list(rest - rest.mean())
-    spread = float(np.square(x).sum())
+
+    slope: float
+    is_power: bool
+    positive: tuple[float, float] | None
+
+
+def _weights(evaluator: Evaluator, scene: Scene, some: Bool, scale: float) -> Weights | None:
+    """Fit the weights of some columns by least squares in each row; None where all columns are
+    equally likely.
+    """
+    push, log_p = evaluator.pushes(scene), np.log(scene.probability)
+    columns = evaluator.negatives(push) & some
+    x = np.ma.array(np.broadcast_to(log_p, push.shape), mask=~columns)
+    y = np.ma.array(np.log(np.where(columns, push, 1)) - scale * scene.scores, mask=~columns)
+    means = [np.ma.filled(part.mean(axis=1), 0.0) for part in (x, y)]
+    dx, dy = (part - middle[:, None] for part, middle in zip((x, y), means, strict=True))
+    spread = float(np.ma.sum(dx**2) or 0.0)
     if spread < 1e-6:
-        return math.nan, True
-    slope = float(np.dot(x, y)) / spread
-    rest = float(np.std(np.array(y) - slope * np.array(x)))
-    return slope, rest < 0.1 * max(float(np.std(y)), 1e-3) or abs(slope) < 0.1
-
-
-def _positive_offset(
-    evaluator: Evaluator,
-    scene: Scene,
-    push: Float,
-    columns: Bool,
-    scale: float,
-    slope: float,
-) -> tuple[float, float, float] | None:
-    """Return the exponent of probability in the positive's weight, its median weight over that of
-    one negative of like probability, and the number of negatives.
-    """
-    log_p, offsets = np.log(scene.probability), []
-    for row in range(scene.b):
-        some = np.flatnonzero(columns[row])
-        if not len(some):
-            return None
-        found = logistic(evaluator, scene, row, int(some[np.argmax(push[row, some])]))
-        own = 1 + push[row, row] / found[1] if found else 0.0
-        if found is None or own <= 1e-9:
-            return None
-        weights = np.log(push[row, some] / found[1]) - scale * scene.scores[row, some]
-        base = float(np.mean(weights - slope * log_p[some]))
-        offsets.append(math.log(own) - scale * scene.scores[row, row] - base)
-    x = log_p[: scene.b] - log_p[: scene.b].mean()
-    spread = float(np.square(x).sum())
-    exponent = float(np.dot(x, offsets)) / spread if spread > 1e-6 else 0.0
-    count = np.count_nonzero(columns, axis=1).mean()
-    return exponent, float(np.exp(np.median(offsets))), float(count)
+        return None
+    slope = float(np.ma.sum(dx * dy)) / spread
+    rest, all_ = (float(np.std(part.compressed())) for part in (dy - slope * dx, dy))
+    is_power = rest < 0.1 * max(all_, 1e-3) or abs(slope) < 0.1
+    if not columns.any(axis=1).all():
+        return Weights(slope, is_power, None)
+    best = np.argmax(np.where(columns, push, 0), axis=1)
+    fits = [logistic(evaluator, scene, *at) for at in enumerate(best.tolist())]
+    largest = np.array([fit[1] if fit else math.nan for fit in fits])
+    shares = 1 + np.diagonal(push) / largest
+    if not (shares > 1e-9).all():
+        return Weights(slope, is_power, None)
+    negative = means[1] - np.log(largest) - slope * means[0]
+    offsets = np.log(shares) - scale * np.diagonal(scene.scores) - negative
+    own = log_p[: scene.b] - log_p[: scene.b].mean()
+    exponent = float(np.dot(own, offsets) / max(np.dot(own, own), 1e-6))
+    weight = float(np.exp(np.median(offsets)) / columns.sum(axis=1).mean())
+    return Weights(slope, is_power, (exponent, weight))
 
 
 def fit_symmetric(scene: Scene, push: Float) -> tuple[float, float, float] | None:
@@ -333,7 +305,7 @@ def _lengths(evaluator: Evaluator, scene: Scene) -> dict[str, bool]:
     names = {role: name for name, role in evaluator.loss.roles.items() if role in VECTORS}
     changes = []
     for each in (scene, replace(scene, score=scene.score / 2)):
-        arrays = evaluator.arrays(each, each.coordinates())
+        arrays = evaluator.arrays(each)
         usual = evaluator.value_of(arrays)
         longer = [{**arrays, name: 2 * arrays[name]} for name in names.values()]
         changes.append([evaluator.value_of(other) - usual for other in longer])
@@ -342,22 +314,3 @@ def _lengths(evaluator: Evaluator, scene: Scene) -> dict[str, bool]:
         role: not math.isclose(*both, rel_tol=least, abs_tol=least * max(1e-3, abs(usual)))
         for role, *both in zip(names, *changes, strict=True)
     }
-
-
-def amplitude(evaluator: Evaluator, scene: Scene, kind: Kind) -> float:
-    """Return the mean weight of some rows, for scores that are all 0."""
-    flat = replace(scene, score=0 * scene.score)
-    found = []
-    for row in range(3):
-        own = -evaluator.push(flat, row, row)
-        if kind == "listwise":
-            drawn = flat.b + row * flat.negative.shape[1]
-            beside = [(row + step) % flat.b for step in (1, 2, 3, -1, -2)]
-            others = [c for c in (*beside, drawn) if c < len(flat.slot) and c != row]
-            # The largest push shows its limit best.
-            fit = logistic(
-                evaluator, flat, row, max(others, key=lambda c: evaluator.push(flat, row, c))
-            )
-            own = fit[1] if fit else own
-        found.append(own)
-    return float(np.mean(found))

@@ -179,19 +179,17 @@ def finding(
     detail: str,
     severity: Severity | None = None,
 ) -> Finding:
-    """Return a finding with the mean of its number over scenes."""
+    """Return a finding with the mean of its number over scenes.
+
+    An error is a warning where the interval holds the number that would be right.
+    """
     number = values if isinstance(values, Estimate) else mean(values)
-    low, high = number.lower, number.upper
-    return Finding(
-        code=code,
-        severity=severity or KINDS[code].severity,
-        detail=detail,
-        value=number.value,
-        low=number.value if low is None else low,
-        high=number.value if high is None else high,
-        expected=expected,
-        unit=unit,
-    )
+    low = number.value if number.lower is None else number.lower
+    high = number.value if number.upper is None else number.upper
+    severity = severity or KINDS[code].severity
+    if severity == "error" and low <= expected <= high:
+        severity = "warning"
+    return Finding(code, severity, detail, number.value, low, high, expected, unit)
 
 
 def rank(code: str, severity: Severity) -> tuple[int, int]:

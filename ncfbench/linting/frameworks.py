@@ -115,35 +115,29 @@ class Jax(Framework):
         self._compiled: dict[Any, Any] = {}
         self._is_eager = False
 
-    @contextlib.contextmanager
-    def precise(self) -> Iterator[None]:
-        """Compute in the loss's precision, with ranks promoted as a program outside does."""
-        with self.jax.enable_x64(self.is_double), self.jax.numpy_rank_promotion("allow"):
-            yield
-
-    def _run(self, call: Call, arrays: Arrays, names: Sequence[str], make: Any) -> Any:
-        """Return ``make`` of a function of some arrays, applied to them."""
+    def _run(self, call: Call, arrays: Arrays, names: Sequence[str]) -> Any:
+        """Return the loss, with its gradients by some arrays if there are names."""
         constants = {n: part for n, part in arrays.items() if not isinstance(part, np.ndarray)}
-        some = {name: part for name, part in arrays.items() if name not in constants}
-        key = (call, tuple(names), make.__name__, tuple(map(str, constants.items())))
+        wanted = [arrays[name] for name in names]
+        rest = {n: part for n, part in arrays.items() if n not in {*names, *constants}}
+        key = (call, tuple(names), tuple(map(str, constants.items())))
 
         def function(wanted: Any, rest: Any) -> Any:
             return single(call(**dict(zip(names, wanted, strict=True)), **rest, **constants))
 
-        wanted = [some[name] for name in names]
-        rest = {name: part for name, part in some.items() if name not in names}
-        with self.precise():
+        run = self.jax.value_and_grad(function) if names else function
+        # Ranks are promoted as in a program outside of this one.
+        with self.jax.enable_x64(self.is_double), self.jax.numpy_rank_promotion("allow"):
             if not self._is_eager:
                 if key not in self._compiled:
-                    self._compiled[key] = self.jax.jit(make(function), compiler_options=self._quick)
+                    self._compiled[key] = self.jax.jit(run, compiler_options=self._quick)
                 try:
                     return self._compiled[key](wanted, rest)
                 except (self.jax.errors.JAXTypeError, self.jax.errors.JAXIndexError):
                     self._is_eager = True  # it looks at the values, as a compiled one cannot
-            # Arrays of JAX, so that ``.at`` is there.
-            arrays_of_jax = self.jax.tree.map(self.jax.numpy.asarray, (wanted, rest))
             try:
-                return make(function)(*arrays_of_jax)
+                # Arrays of JAX, so that ``.at`` is there.
+                return run(*self.jax.tree.map(self.jax.numpy.asarray, (wanted, rest)))
             except self.jax.errors.UnexpectedTracerError as error:
                 raise UsageError(
                     "The loss keeps an array of one call for the next, which a function that JAX"
@@ -152,16 +146,12 @@ class Jax(Framework):
 
     def value(self, call: Call, arrays: Arrays) -> float:
         """See :class:`Framework`."""
-
-        def plain(function: Any) -> Any:
-            return function
-
-        return scalar(self._run(call, arrays, [], plain))
+        return scalar(self._run(call, arrays, []))
 
     def gradients(self, call: Call, arrays: Arrays, names: Sequence[str]) -> list[Float]:
         """See :class:`Framework`."""
-        _, found = self._run(call, arrays, names, self.jax.value_and_grad)
-        return [np.asarray(part, np.float64) for part in found]
+        _, gradients = self._run(call, arrays, names)
+        return [np.asarray(part, np.float64) for part in gradients]
 
     def key(self) -> Any:
         """See :class:`Framework`."""

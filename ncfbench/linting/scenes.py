@@ -10,6 +10,7 @@ for each row. Vectors are made from the scores, so a probe can change one score 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,21 +24,19 @@ Float = NDArray[np.float64]
 Ids = NDArray[Any]
 Bool = NDArray[np.bool_]
 Link: TypeAlias = tuple[int, int]
-Relation: TypeAlias = Literal["", "same item", "same user", "linked"]
-RELATIONS: tuple[Relation, ...] = ("same item", "same user", "linked")
+Relation: TypeAlias = Literal["", "same item", "same user", "linked", "drawn"]
+RELATIONS: tuple[Relation, ...] = ("same item", "same user", "linked", "drawn")
 WIDTH = 256
 """Least D of vectors."""
-ATTEMPTS, LOOKED_AT = 8, 2_000
-"""Times that a scene is begun, and links that are looked at each time."""
+ATTEMPTS, LOOKED_AT, TWINS = 8, 2_000, 50
+"""Times that a scene is begun; links that are looked at each time, and those that a twin is of."""
 
 
-class Coordinates(NamedTuple):
-    """Vectors of a scene, float[b, D], float[columns, D], and the basis in which they are."""
+class Vectors(NamedTuple):
+    """Vectors of a scene's users, float[b, D], and of its columns, float[columns, D]."""
 
     users: Float
     columns: Float
-    rest: Float
-    """float[items]: length of each item's part outside the users' span."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,8 @@ class Scene:
         degrees = np.maximum(self.graph.item_degrees, 1) / self.graph.n_links
         return np.asarray(degrees[self.column_item], np.float64)
 
-    def with_score(self, row: int, column: int, change: float) -> Scene:
-        """Return the scene with one score changed."""
+    def with_score(self, row: Any, column: Any, change: Any) -> Scene:
+        """Return the scene with one score changed, or some."""
         score = self.score.copy()
         score[row, self.slot[column]] += change
         return replace(self, score=score)
@@ -101,16 +100,35 @@ class Scene:
         some = self.user[kept], self.item[kept], self.negative[kept]
         return Scene(self.graph, *some, slot, self.score[np.ix_(kept, names)])
 
-    def coordinates(self) -> Coordinates:
+    @property
+    def owner(self) -> Ids:
+        """int[columns], the row that each column belongs to."""
+        return np.append(np.arange(self.b), np.repeat(np.arange(self.b), self.negative.shape[1]))
+
+    @property
+    def rest(self) -> Float:
+        """float[items], length of each item's part outside the users' span."""
+        return np.asarray(np.sqrt(np.maximum(1 - np.sum(self.score**2, axis=0), 0.05)))
+
+    def vectors(self) -> Vectors:
         """Return vectors of unit length whose dot products are the scores."""
         b, n_items = self.score.shape
         # One shape, however many items are the same; and one D, on which a scale may depend.
         width = max(b + len(self.slot), WIDTH)
-        rest = np.sqrt(np.maximum(1 - np.sum(self.score**2, axis=0), 0.05))
         users, items = np.eye(b, width), np.zeros((n_items, width))
         items[:, :b] = self.score.T
-        items[np.arange(n_items), b + np.arange(n_items)] = rest
-        return Coordinates(users, items[self.slot], rest)
+        items[np.arange(n_items), b + np.arange(n_items)] = self.rest
+        return Vectors(users, items[self.slot])
+
+    def along(self, gradient: Float) -> tuple[Float, Float]:
+        """Return how much of some vectors' gradients, [n, D], lies along the users' vectors, [n,
+        b], and along the items', [n, items].
+
+        The latter has lengths in it, and what a loss compares items with.
+        """
+        b, n_items = self.score.shape
+        along_items = gradient[:, b : b + n_items] / self.rest
+        return gradient[:, :b] - along_items @ self.score.T, along_items
 
 
 @dataclass(frozen=True)
@@ -132,35 +150,38 @@ class Scenes:
         return self.related(seed, b, "")[0]
 
     def related(self, seed: int, b: int, relation: Relation) -> tuple[Scene, Scene]:
-        """Return a plain scene but for its last row, and its twin: the same vectors, and the ids of
-        a last row that has nothing to do with row 0.
+        """Return a plain scene with one related pair, and its twin: the same vectors, and ids by
+        which the pair has nothing to do with each other.
 
         Args:
             relation: of the last row to row 0: it has the same item (and vector), the same user, or
-                an item that row 0's user has another link with.
+                an item that row 0's user has another link with; or of row 0's first negative, which
+                is her own item where it is drawn.
         """
+        if relation == "drawn":
+            plain = self.plain(seed, b)
+            slot, negative = plain.slot.copy(), plain.negative.copy()
+            slot[b], negative[0, 0] = slot[0], plain.item[0]
+            twin = replace(plain, slot=slot)
+            return replace(twin, negative=negative), twin
         rng = np.random.default_rng((seed, b, len(relation)))
-        (*rows, last), other = self._rows(rng, b, relation)
-        user, item = (np.array(ends, np.int32) for ends in zip(*rows, last, strict=True))
+        rows, other = self._rows(rng, b, relation)
+        user, item = np.array(rows, np.int32).T
         scene = self._filled(rng, user, item)
         if relation == "same item":
             slot = scene.slot.copy()
             slot[b - 1] = slot[0]
             scene = replace(scene, slot=slot)
-        ends = (np.append(part[:-1], end) for part, end in zip((user, item), other, strict=True))
-        twin_user, twin_item = ends
+        twin_user, twin_item = np.array([*rows[:-1], other], np.int32).T
         return scene, replace(scene, user=twin_user, item=twin_item)
 
     def relations(self) -> list[Relation]:
         """Return the relations that two links of the graph have: pairs of texts may have none."""
-        return [relation for relation in RELATIONS if self._first_links(relation).size]
-
-    def collision(self, seed: int, b: int) -> Scene:
-        """Return a plain scene in which row 0's first negative is her own item."""
-        scene = self.plain(seed, b)
-        negative, slot = scene.negative.copy(), scene.slot.copy()
-        negative[0, 0], slot[b] = scene.item[0], slot[0]
-        return replace(scene, negative=negative, slot=slot)
+        return [
+            relation
+            for relation in RELATIONS
+            if (self.k if relation == "drawn" else self._first_links(relation).size)
+        ]
 
     def distinct(self, seed: int, b: int) -> Scene:
         """Return different users and items, linked or not, of at most ``b`` rows."""
@@ -182,56 +203,55 @@ class Scenes:
         return Scene(self.graph, user, item, negative, slot, _shortened(score))
 
     def _filled(self, rng: Generator, user: Ids, item: Ids) -> Scene:
-        negative = np.zeros((len(user), self.k), np.int32)
         for _ in range(20):
             negative = self.drawn(rng, user)
             columns = np.concatenate([item, negative.reshape(-1)])
             if len(np.unique(negative)) == negative.size and not np.isin(negative, item).any():
                 break
-        slot = np.arange(len(columns) if self.k else len(user))
+        slot = np.arange(len(columns))
         limit = min(self.spread, 1.5 / np.sqrt(len(user)))
         score = rng.uniform(-limit, limit, (len(user), len(slot)))
         return Scene(self.graph, user, item, negative, slot, _shortened(score))
 
     def drawn(self, rng: Generator, user: Ids) -> Ids:
         """Return int[b, k]: items that are no links of the users."""
-        if not self.k:
-            return np.zeros((len(user), 0), np.int32)
+        graph = self.graph
         users = np.repeat(user.astype(np.int32)[:, None], self.k, axis=1)
-        return _unlinked_items(self.graph, rng, users, by_popularity=self.by_popularity)
+        if self.k and (count := int((graph.user_degrees == graph.n_items).sum())) > 0:
+            raise DataError(
+                f"{count:,} of {graph.n_users:,} users have links with all {graph.n_items:,} items,"
+                " so that no negative can be drawn for them. Leave these users out of --pairs."
+            )
+        item, is_open = np.empty(users.shape, np.int32), np.ones(users.shape, bool)
+        while is_open.any():
+            most = graph.n_links if self.by_popularity else graph.n_items
+            drawn = rng.integers(most, size=is_open.sum())
+            item[is_open] = graph.link_item[drawn] if self.by_popularity else drawn
+            is_open = graph.linked(users, item)
+        return item
 
     def _rows(self, rng: Generator, b: int, relation: Relation) -> tuple[list[Link], Link]:
-        """Return the rows of a scene, and an unrelated last one."""
-        graph = self.graph
-        ends = np.stack([graph.link_user, graph.link_item], axis=1)
+        """Return the rows of a scene, and a link in place of the last that is not related."""
+        degrees = self.graph.item_degrees
+        ends = np.stack([self.graph.link_user, self.graph.link_item], axis=1)
         for _ in range(ATTEMPTS):
             rows: list[Link] = []
-            drawn = rng.integers(len(ends), size=LOOKED_AT)
             if relation:
-                drawn[0] = rng.choice(self._first_links(relation))
-            for u, v in ends[drawn].tolist():
-                if self._are_apart(rows, (u, v)):
-                    rows.append((u, v))
-                    if len(rows) == b:
-                        break
-            if len(rows) < b:
-                continue
-            if not relation:
+                first = ends[rng.choice(self._first_links(relation))]
+                related = ends[rng.permutation(self._related_links(relation, first))]
+                rows = [(u, v) for u, v in (first, *related[:1])]
+            drawn = ends[rng.integers(len(ends), size=LOOKED_AT)]
+            apart = ((u, v) for u, v in drawn if self._are_apart(rows, (u, v)))
+            for link in islice(apart, b - len(rows)):
+                rows.append(link)
+            if not relation and len(rows) == b:
                 return rows, rows[-1]
-            *others, twin = rows
-            for u, v in ends[rng.permutation(self._related_links(relation, rows[0]))].tolist():
-                if self._are_apart(others[1:], (u, v)) and self._is_related(
-                    relation, rows[0], (u, v)
-                ):
-                    degree = graph.item_degrees[v]
-                    alike = (tuple(link) for link in ends[drawn].tolist())
-                    twins = (
-                        link
-                        for link in alike
-                        if graph.item_degrees[link[1]] == degree
-                        and self._are_apart([*others, (u, v)], link)
-                    )
-                    return [*others, (u, v)], next(twins, twin)
+            # Of an item of about as many links, so that its probability tells them apart least.
+            likeness = [
+                (abs(degrees[v] - degrees[rows[1][1]]), (u, v)) for u, v in islice(apart, TWINS)
+            ]
+            if relation and related.size and likeness:
+                return [rows[0], *rows[2:], rows[1]], min(likeness)[1]
         raise DataError(
             f"No {b} links were found of which no user has another's item, so that a loss can be"
             " judged by them: the pairs are too few or too dense. Leave --pairs out, or give more."
@@ -251,23 +271,15 @@ class Scenes:
         return np.flatnonzero(has[relation])
 
     def _related_links(self, relation: Relation, first: Link) -> Ids:
-        graph = self.graph
-        if relation == "same item":
-            return np.flatnonzero(graph.link_item == first[1])
-        mine = graph.link_user == first[0]
-        if relation == "same user":
-            return np.flatnonzero(mine)
-        return np.flatnonzero(np.isin(graph.link_item, graph.link_item[mine]))
-
-    def _is_related(self, relation: Relation, first: Link, link: Link) -> bool:
-        same_user, same_item = link[0] == first[0], link[1] == first[1]
-        if relation != "linked":
-            return (same_user, same_item) == (relation == "same user", relation == "same item")
-        if same_user or same_item:
-            return False
-        pairs = np.array([[first[0], link[0]], [link[1], first[1]]], np.int32)
-        known = self.graph.linked(*pairs)
-        return bool(known[0] and not known[1])
+        """Return the links that have a relation to one."""
+        user, item = self.graph.link_user, self.graph.link_item
+        same_user, same_item = user == first[0], item == first[1]
+        is_related = {
+            "same item": same_item & ~same_user,
+            "same user": same_user & ~same_item,
+            "linked": np.isin(item, item[same_user]) & ~np.isin(user, user[same_item]) & ~same_item,
+        }
+        return np.flatnonzero(is_related[relation])
 
     def _are_apart(self, rows: list[Link], link: Link) -> bool:
         """Return whether a link shares no end with some rows, and no user has another's item."""
@@ -277,40 +289,6 @@ class Scenes:
         u, v = (np.full_like(users, end) for end in link)
         shares = (users == u) | (items == v)
         return not (shares | self.graph.linked(users, v) | self.graph.linked(u, items)).any()
-
-
-def owner(scene: Scene) -> Any:
-    """Return int[columns], the row that each column belongs to."""
-    b = scene.b
-    return np.concatenate([np.arange(b), np.repeat(np.arange(b), scene.negative.shape[1])])
-
-
-def by_users(gradient: Float, scene: Scene, coordinates: Coordinates) -> Float:
-    """Return float[b, columns]: how much of each column's gradient lies along each user's vector.
-
-    The rest lies along items: lengths, and what a loss compares items with.
-    """
-    b, n_items = scene.score.shape
-    along_items = gradient[:, b : b + n_items] / coordinates.rest
-    return np.asarray(gradient[:, :b].T - scene.score @ along_items.T)
-
-
-def _unlinked_items(
-    graph: BipartiteGraph, rng: Generator, user: Ids, *, by_popularity: bool
-) -> Ids:
-    """Draw for each user an item that is no link of hers, uniformly or by the items' links."""
-    if (count := int((graph.user_degrees == graph.n_items).sum())) > 0:
-        raise DataError(
-            f"{count:,} of {graph.n_users:,} users have links with all {graph.n_items:,} items, so"
-            " that no negative can be drawn for them. Leave these users out of --pairs."
-        )
-    item = np.empty(user.shape, np.int32)
-    is_open = np.ones(user.shape, bool)
-    while is_open.any():
-        drawn = rng.integers(graph.n_links if by_popularity else graph.n_items, size=is_open.sum())
-        item[is_open] = graph.link_item[drawn] if by_popularity else drawn
-        is_open = graph.linked(user, item)
-    return item
 
 
 def _shortened(score: Float) -> Float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ncfbench.catalog.infos import EncoderInfo
@@ -129,7 +130,12 @@ class Loss:
         if self.is_class:
             made = {name: constants[role] for name, role in self.made_from.items()}
             made |= {name: options[name] for name in options if name in self.of_constructor}
-            target = _construct(self.target, made)
+            try:
+                target = self.target(**made)
+            except Exception as error:
+                raise UsageError(
+                    f"{self.name} cannot be made: {type(error).__name__}: {reason(error)}."
+                ) from error
         return lambda **arrays: target(**arrays, **given)
 
     def has(self, *roles: str) -> bool:
@@ -179,43 +185,30 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
         target = _with_vectors(target)
     is_class = inspect.isclass(target)
     made_from: dict[str, str] = {}
-    found: dict[str, Any] = {}
-    own: set[str] = set()
+    settings: dict[str, Any] = {}
     if is_class:
-        for each in _parameters(target.__init__ if "__init__" in dir(target) else target, name):
-            role = role_of(each.name)
-            role = f"{role}_table" if f"{role}_table" in CONSTANTS else role
-            if role in CONSTANTS and each.name not in options and _is_given(each):
-                made_from[each.name] = role
-            elif each.default is not inspect.Parameter.empty or each.name in options:
-                found[each.name] = options.get(each.name, each.default)
-                own.add(each.name)
-            else:
-                raise UsageError(
-                    f"{name} cannot be made without {each.name!r}: give it a value with --set"
-                    f" {each.name}=VALUE."
-                )
+        of_class = _parameters(target.__init__ if "__init__" in dir(target) else target, name)
+        made_from, settings, unknown = _split(of_class, _constant_of, options)
+        if unknown:
+            raise UsageError(
+                f"{name} cannot be made without {unknown!r}: give it a value with --set"
+                f" {unknown}=VALUE."
+            )
     method = call_of(target)
     if is_class and method is target:
         raise UsageError(f"{name} has no method forward, call or __call__ that returns a loss.")
     parameters = _parameters(method, name)
     known = frozenset(role_of(each.name) for each in parameters)
-    roles: dict[str, str] = {}
-    for each in parameters:
-        role = role_of(each.name, known)
-        is_new = role and role not in roles.values() and each.name not in options
-        if is_new and _is_given(each):
-            roles[each.name] = role
-        elif each.default is not inspect.Parameter.empty or each.name in options:
-            found[each.name] = options.get(each.name, each.default)
-        else:
-            raise UsageError(
-                f"{name} has an argument {each.name!r} that is none of a batch's: rename it, or"
-                f" give it a value with --set {each.name}=VALUE.\n{SHAPES}"
-            )
-    if unknown := sorted(options.keys() - found.keys()):
-        raise UsageError(f"{name} has no argument {unknown[0]!r}. It has: {', '.join(found)}.")
-    loss = Loss(name, target, roles, made_from, found, is_class, frozenset(own))
+    roles, of_call, unknown = _split(parameters, partial(role_of, others=known), options)
+    if unknown:
+        raise UsageError(
+            f"{name} has an argument {unknown!r}, which no batch provides: rename it, or give it a"
+            f" value with --set {unknown}=VALUE.\n{SHAPES}"
+        )
+    values = settings | of_call
+    if extra := sorted(options.keys() - values.keys()):
+        raise UsageError(f"{name} has no argument {extra[0]!r}. It has: {', '.join(values)}.")
+    loss = Loss(name, target, roles, made_from, values, is_class, frozenset(settings))
     complete = (("users", "items"), ("scores",), ("positive_scores", "negative_scores"))
     if not any(all(role in roles.values() for role in some) for some in complete):
         shown = ", ".join(each.name for each in parameters) or "nothing"
@@ -223,9 +216,35 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
     return loss
 
 
-def _is_given(each: inspect.Parameter) -> bool:
-    """Return whether an argument is a batch's, not an option with a default of its own."""
-    return each.default is inspect.Parameter.empty or each.default is None
+def _split(
+    parameters: Sequence[inspect.Parameter],
+    meaning: Callable[[str], str],
+    options: Mapping[str, Any],
+) -> tuple[dict[str, str], dict[str, Any], str]:
+    """Return the meanings of a signature's arguments, the values of its options, and the first
+    argument that is neither.
+    """
+    roles: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    unknown = ""
+    for each in parameters:
+        name, role = each.name, meaning(each.name)
+        has_value = each.default is not each.empty or name in options
+        # A batch's arguments have no default, or None.
+        is_given = name not in options and (not has_value or each.default is None)
+        if role and role not in roles.values() and is_given:
+            roles[name] = role
+        elif has_value:
+            values[name] = options.get(name, each.default)
+        else:
+            unknown = unknown or name
+    return roles, values, unknown
+
+
+def _constant_of(name: str) -> str:
+    """Return the meaning of a constructor's argument; empty where it has none."""
+    role = role_of(name)
+    return next((each for each in (f"{role}_table", role) if each in CONSTANTS), "")
 
 
 def _parameters(function: Any, name: str) -> list[inspect.Parameter]:
@@ -255,62 +274,41 @@ def call_of(target: Any) -> Any:
     return target
 
 
-def _construct(target: Any, made: Mapping[str, Any]) -> Any:
-    try:
-        return target(**made)
-    except Exception as error:
-        raise UsageError(
-            f"{target.__name__} cannot be made: {type(error).__name__}: {reason(error)}."
-        ) from error
-
-
 def _is_of_sentence_transformers(target: Any) -> bool:
-    made: Any = target if inspect.isclass(target) else type(target)
-    if made.__module__.startswith("sentence_transformers.") and "forward" in dir(made):
-        return True
-    if not inspect.isclass(target) or "forward" not in dir(made):
-        return False
-    return "sentence_features" in inspect.signature(made.forward).parameters
+    forward = getattr(target if inspect.isclass(target) else type(target), "forward", None)
+    return forward is not None and "sentence_features" in inspect.signature(forward).parameters
+
+
+class _Passing:
+    """A model of sentence-transformers whose sentence vectors are its input."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self  # its first module, which some losses look at
+
+    def __call__(self, features: Any) -> Any:
+        return {"sentence_embedding": features["vectors"]}
+
+
+def _of_vectors(loss: Any, users: Any, items: Any) -> Any:
+    torch: Any = sys.modules["torch"]
+    return loss([{"vectors": side} for side in (users, items)], torch.arange(len(users)))
 
 
 def _with_vectors(target: Any) -> Any:
     """Return a loss of sentence-transformers as one of vectors: its model passes them on."""
-    torch: Any = sys.modules["torch"]
-
-    class Passing(torch.nn.Module):  # type: ignore[misc]
-        """A model whose sentence vectors are its input."""
-
-        def __getitem__(self, index: int) -> Any:
-            return self  # its first module, which some losses look at
-
-        def forward(self, features: Any) -> Any:
-            return {"sentence_embedding": features["vectors"]}
-
-    def call(loss: Any, users: Any, items: Any) -> Any:
-        features = [{"vectors": column} for column in (users, items)]
-        return loss(features, torch.arange(len(users)))
-
+    make: Any = partial(target, _Passing())
     if not inspect.isclass(target):
-        target.model = Passing()
-
-        def of_object(users: Any, items: Any) -> Any:
-            return call(target, users, items)
-
-        return of_object
+        target.model = _Passing()
+        return partial(_of_vectors, target)
 
     class OfVectors:
         """The loss, with a model that passes vectors on."""
 
         def __init__(self, **options: Any) -> None:
-            self.loss = target(Passing(), **options)
+            self.loss = make(**options)
 
         def __call__(self, users: Any, items: Any) -> Any:
-            return call(self.loss, users, items)
+            return _of_vectors(self.loss, users, items)
 
-    parameters = list(inspect.signature(target.__init__).parameters.values())
-    first = next(at for at, each in enumerate(parameters) if each.name == "model")
-    kept = [*parameters[:first], *parameters[first + 1 :]]
-    OfVectors.__init__.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
-    OfVectors.__name__ = target.__name__
-    OfVectors.__module__ = target.__module__
+    OfVectors.__init__.__signature__ = inspect.signature(make)  # type: ignore[attr-defined]
     return OfVectors

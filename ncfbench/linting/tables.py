@@ -72,17 +72,19 @@ def _answers(lint: Lint) -> list[tuple[str, str]]:
         ("positive's weight over another item's", _estimate(facts.positive_weight)),
     ]
     if facts.in_batch:
-        rows.append(("an item that two rows have counts", "once" if facts.counts_once else "twice"))
+        rows.append(
+            ("an item that two rows have counts", "once" if facts.masks.counts_once else "twice")
+        )
     if facts.lengths:
         counting = ", ".join(side for side, counts in facts.lengths.items() if counts)
         rows.append(("vectors whose length counts", counting or "none"))
-    if contents := lint.contents:
-        batch = f"in batches of {contents.rows}"
-        for name, values in (
-            (f"negatives that are training links, {batch}", contents.linked),
-            ("their share of the push", contents.linked_push),
-            (f"negatives that are the row's own item, {batch}", contents.duplicates),
-            ("their share of the push", contents.duplicates_push),
-        ):
-            rows.append((name, f"{100 * mean(values).value:.2f} %"))
+    contents = facts.contents
+    batch = f"in batches of {contents.rows}"
+    for name, values in (
+        (f"negatives that are training links, {batch}", contents.linked),
+        ("their share of the push", contents.linked_push),
+        (f"negatives that are the row's own item, {batch}", contents.duplicates),
+        ("their share of the push", contents.duplicates_push),
+    ):
+        rows.append((name, f"{100 * mean(values).value:.2f} %"))
     return rows

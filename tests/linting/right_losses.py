@@ -4,7 +4,6 @@ import jax
 import jax.numpy as np
 from jax.nn import log_softmax, logsumexp, softplus
 from jax.nn import sigmoid as expit
-from linting.more_faults import cross_entropy_of, same_items
 from linting.museum import (
     CORRECT,
     Exhibit,
@@ -161,7 +160,7 @@ def sharp(users, items, temperature=0.01):
 def sharpest(users, items, item_ids):
     """Of a scale at which dropout leaves most negatives without any push."""
     f, g = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (users, items))
-    return cross_entropy_of(np.where(same_items(item_ids), -1e9, 1000 * f @ g.T))
+    return cross_entropy(np.where(same(item_ids), -1e9, 1000 * f @ g.T))
 
 
 def normed(x):
@@ -173,7 +172,7 @@ def normed(x):
 @right()
 def layers_normed(users, items, item_ids):
     scores = normed(users) @ normed(items).T / np.sqrt(users.shape[1])
-    return cross_entropy_of(np.where(same_items(item_ids), -1e9, scores))
+    return cross_entropy(np.where(same(item_ids), -1e9, scores))
 
 
 @right("missing-logq", "duplicates")

@@ -103,7 +103,7 @@ def test_wrong_losses_are_refused():
         pass
 
     for loss, message in (
-        (unknown, "'whatever' that is none"),
+        (unknown, "'whatever', which no batch provides"),
         (alone, "neither vectors nor scores"),
         (many, "must return one number"),
         (many_of_jax, "returns tuple: it must return one number"),
@@ -138,7 +138,7 @@ def test_items_counted_once_need_less_correction(size, codes):
     found = lint_loss(counted_once, batch_size=size)
     assert [each.code for each in found.errors] == codes
     assert found.facts is not None
-    assert found.facts.counts_once
+    assert found.facts.masks.counts_once
 
 
 def test_tilt_falls_from_one_to_none():
