@@ -8,12 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.sampling.batch import (
-    Array,
-    Batch,
-    Listed,
-    Shared,
-)
+from ncfbench.sampling.batch import Array, Batch, Listed, Shared
 
 
 class ArraySpec(NamedTuple):

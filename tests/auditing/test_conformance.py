@@ -33,18 +33,22 @@ def cases():
                 yield pytest.param(sampler, strata, family, noise, marks=marks)
 
 
+def suite(tiny, sampler, batches=60, sums=60, **settings):
+    """Return the results by property."""
+    config = complete({"sampler": sampler, "batch_size": 64, **settings})
+    return {each.property: each for each in conformance(tiny.graph, config, batches, sums)}
+
+
+def properties(results, result="fail"):
+    """Return the properties that have a result."""
+    return [name for name, each in results.items() if each.result == result]
+
+
 @pytest.mark.parametrize(("sampler", "strata", "family", "noise"), list(cases()))
 def test_built_in_samplers_pass(tiny, sampler, strata, family, noise):
-    settings = {
-        "sampler": sampler,
-        "strata": strata,
-        "loss": LOSS_OF_FAMILY[family],
-        "noise": noise,
-        "batch_size": 64,
-    }
-    results = conformance(tiny.graph, complete(settings), batches=100, sums=300)
-    assert [result.property for result in results] == list(PROPERTIES)
-    assert {result.result for result in results} == {"pass"}, results
+    settings = {"strata": strata, "loss": LOSS_OF_FAMILY[family], "noise": noise}
+    results = suite(tiny, sampler, 100, 300, **settings)
+    assert properties(results, "pass") == list(PROPERTIES) == list(results), results
 
 
 FAULTS = {
@@ -65,42 +69,30 @@ def test_there_is_a_fault_for_every_property():
 
 @pytest.mark.parametrize(("plugin", "wrong"), FAULTS.items())
 def test_a_planted_fault_fails_exactly_its_property(tiny, plugin, wrong):
-    config = complete({"sampler": f"planted:{plugin}", "noise": "uniform", "batch_size": 64})
-    found = conformance(tiny.graph, config, batches=150, sums=500)
-    results = {result.property: result for result in found}
-    assert [name for name, result in results.items() if result.result == "fail"] == [wrong]
+    results = suite(tiny, f"planted:{plugin}", 150, 500, noise="uniform")
+    assert properties(results) == [wrong]
     assert results[wrong].detail
-    skipped = {name for name, result in results.items() if result.result == "not tested"}
-    assert skipped <= {"expectation", "held-out"}
+    assert {*properties(results, "not tested")} <= {"expectation", "held-out"}
 
 
 @pytest.mark.parametrize("plugin", ["RaisesInDraw", "RaisesWithReplacement", "NoBatch"])
 def test_an_exception_is_a_fault(tiny, plugin):
-    results = conformance(
-        tiny.graph,
-        complete({"sampler": f"planted:{plugin}", "batch_size": 64}),
-        batches=60,
-        sums=60,
-    )
-    assert results[0].result == "fail"
-    assert "no batch can be made: raises" in results[0].detail
-    assert {result.result for result in results[1:]} == {"not tested"}
+    results = suite(tiny, f"planted:{plugin}")
+    first, *rest = PROPERTIES
+    assert properties(results) == [first]
+    assert "no batch can be made: raises" in results[first].detail
+    assert properties(results, "not tested") == rest
 
 
 def test_the_stream_used_in_training_is_looked_at(tiny):
-    results = conformance(
-        tiny.graph, complete({"sampler": "planted:EmptyShuffled", "batch_size": 64})
-    )
-    assert [result.property for result in results if result.result == "fail"] == ["expectation"]
-    assert "in the stream used in training, the mean of" in results[-1].detail
+    results = suite(tiny, "planted:EmptyShuffled", 250, None)
+    assert properties(results) == ["expectation"]
+    assert "in the stream used in training, the mean of" in results["expectation"].detail
 
 
 def test_batches_that_share_an_array_are_found(tiny):
     """A batch waits in a queue: its arrays must be its own."""
-    results = conformance(
-        tiny.graph, complete({"sampler": "planted:OneArray", "batch_size": 64}), batches=60, sums=60
-    )
-    assert "streams" in [result.property for result in results if result.result == "fail"]
+    assert "streams" in properties(suite(tiny, "planted:OneArray"))
 
 
 @pytest.mark.long_cases(r"(?!DiagonalKept.*log-uniform)")
@@ -111,15 +103,14 @@ def test_batches_that_share_an_array_are_found(tiny):
 )
 def test_wrong_estimators_have_wrong_weights(tiny, plugin, mask, loss, noise):
     """Whatever the loss and P_n, and however small the bias of the gradient that follows."""
-    settings = {"loss": loss, "noise": noise, "mask": mask, "batch_size": 64}
-    wrong = conformance(
-        tiny.graph, complete(settings | {"sampler": f"planted:{plugin}"}), batches=100
+    settings = {"loss": loss, "noise": noise, "mask": mask}
+    wrong, right = (
+        suite(tiny, sampler, 100, None, **settings) for sampler in (f"planted:{plugin}", "strat-ns")
     )
-    assert [result.property for result in wrong if result.result == "fail"] == ["expectation"]
-    right = conformance(tiny.graph, complete(settings | {"sampler": "strat-ns"}), batches=100)[-1]
-    assert right.result == "pass"
-    assert right.detectable_error is not None
-    assert 0 < right.detectable_error < 0.2
+    assert properties(wrong) == ["expectation"]
+    assert right["expectation"].result == "pass"
+    assert right["expectation"].detectable_error is not None
+    assert 0 < right["expectation"].detectable_error < 0.2
 
 
 @pytest.mark.parametrize("loss", ["sg", "log", "softmax"])
