@@ -22,11 +22,7 @@ from ncfbench.settings import PANELS, Setting
 Flags = Mapping[str, Any]
 """Settings given by flags; None stands for "not given"."""
 TYPES: Mapping[str, type] = {
-    "bool": bool,
-    "int": int,
-    "float": float,
-    "str": str,
-    "Path": Path,
+    **{kind.__name__: kind for kind in (bool, int, float, str, Path)},
     "tuple": str,
 }
 """The types of options by those of settings; a list is a text with commas."""
@@ -34,15 +30,12 @@ UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 Command = Callable[..., Any]
 
 
-def with_settings(
-    *names: str, are_lists: bool = False, **defaults: Any
-) -> Callable[[Command], Command]:
+def with_settings(*names: str, are_lists: bool = False) -> Callable[[Command], Command]:
     """Give a command the options of settings; their values are its first argument.
 
     Args:
         names: settings of every run.
         are_lists: whether an option takes several values, separated by commas.
-        defaults: the command's own defaults.
     """
 
     def decorate(command: Command) -> Command:
@@ -56,8 +49,8 @@ def with_settings(
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=defaults.get(name),
-                annotation=_annotation(SETTINGS[name], name in defaults, are_lists=are_lists),
+                default=None,
+                annotation=_annotation(SETTINGS[name], are_lists=are_lists),
             )
             for name in names
         ]
@@ -86,14 +79,14 @@ class SettingsCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def _annotation(setting: Setting, has_default: bool, *, are_lists: bool) -> Any:
+def _annotation(setting: Setting, *, are_lists: bool) -> Any:
     help_ = f"{setting.help}."
     if setting.name in BUILT_IN:
         help_ = f"{setting.help}: {', '.join(BUILT_IN[setting.name])}, or a plug-in."
     option = typer.Option(
         setting.flag,
         help=help_,
-        show_default="the sweep's" if are_lists else has_default or default_text(setting),
+        show_default="the sweep's" if are_lists else default_text(setting),
         metavar="VALUE[,VALUE]" if are_lists else None,
         rich_help_panel=setting.panel,
     )

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.checks import verify_tables, warn
 from ncfbench.cli.delivery import FORMATS, deliver, draw_into
 from ncfbench.cli.failures import reporting
-from ncfbench.cli.output import print_views, say
+from ncfbench.cli.output import print_json, print_views, say
 from ncfbench.config import Locations
-from ncfbench.errors import NothingToReportError, UsageError, nearest, shown
+from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, nearest, shown
 
 if TYPE_CHECKING:
     from ncfbench.reporting.results import Results
@@ -152,7 +151,7 @@ def report(
     runs_dir = runs or runs_dir
     where = Locations.of(data_dir, runs_dir)
     if verify:
-        verify_tables(where, kind)
+        _verify(where, kind)
         return
     from ncfbench.reporting.results import collect
     from ncfbench.reporting.selection import parse_only
@@ -197,13 +196,47 @@ def report(
         say(text)
 
 
+def _verify(where: Locations, kind: str) -> None:
+    """Compute tables and summaries again, and compare them with those that are kept."""
+    from ncfbench.reporting.drift import verify
+    from ncfbench.reporting.results import collect
+    from ncfbench.reporting.table import Col, Table
+
+    results = collect(where.runs_dir, where.data_dir)
+    values, wrong = verify(results)
+    if kind == "json":
+        print_json({"values": values, "mismatches": wrong, "problems": results.problems})
+    else:
+        _warn(results.problems)
+        print_views(f"{values:,} values recomputed; {len(wrong):,} do not match.")
+        cols = [Col(name, name) for name in ("table", "cell", "column")]
+        cols += [Col("kept", lambda row: _text(row["kept"]), wraps=True)]
+        cols += [Col("recomputed", lambda row: _text(row["recomputed"]), wraps=True)]
+        if wrong:
+            print_views(Table.of("What does not match", cols, wrong, labels=2))
+    if wrong:
+        text = f"{len(wrong):,} entries of {where.runs_dir} do not match. Where runs came or went,"
+        raise CheckFailedError(f"{text} ncfbench report writes the tables again.")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return ", ".join(value) if isinstance(value, list) else "-" if value is None else str(value)
+
+
+def _warn(problems: Iterable[str]) -> None:
+    for problem in problems:
+        say(f"Warning: {problem}")
+
+
 def _check_results(results: Results, only: Sequence[str]) -> None:
     """Print warnings and notes on results.
 
     Raises:
         NothingToReportError: there is nothing to report.
     """
-    warn(results.problems)
+    _warn(results.problems)
     for line in results.left_out:
         say(f"Note: {line}")
     for name, race in results.races.items():

@@ -22,11 +22,6 @@ def test_the_commands_have_few_options():
 
 
 @pytest.mark.parametrize("value", ["1", "10"])
-@pytest.mark.parametrize(
-    "command",
-    [
-        "prepare custom --links a.csv --items b.csv --test-fraction",
-    ],
-)
-def test_a_bare_share_of_1_or_more_is_refused(command, value):
-    check(invoke(*command.split(), value), 2, value)
+def test_a_bare_share_of_1_or_more_is_refused(value):
+    words = "prepare custom --links a.csv --items b.csv --test-fraction"
+    check(invoke(*words.split(), value), 2, value)
