@@ -102,11 +102,11 @@ def _largest_variance(errors: Float) -> float:
     The direction is found in one half of the blocks, the variance measured in the other.
     """
     half = len(errors) // 2
-    found = []
+    variances = []
     for one, other in ((errors[:half], errors[half:]), (errors[half:], errors[:half])):
         one, other = one - one.mean(axis=0), other - other.mean(axis=0)
         _, vectors = np.linalg.eigh((one @ one.T).astype(np.float64))
         direction = vectors[:, -1].astype(one.dtype) @ one
         direction /= max(float(np.linalg.norm(direction)), 1e-30)
-        found.append(float(np.sum((other @ direction) ** 2)) / (len(other) - 1))
-    return sum(found) / 2
+        variances.append(float(np.sum((other @ direction) ** 2)) / (len(other) - 1))
+    return sum(variances) / 2

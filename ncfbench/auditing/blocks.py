@@ -40,8 +40,8 @@ class Block:
         ]
         """int[C, b] of each group: the users' rows of the positive links."""
         counts = np.zeros(self.rows.count)
-        for found in self.positives:
-            counts += np.bincount(found.reshape(-1), minlength=len(counts)) / found.shape[1]
+        for rows in self.positives:
+            counts += np.bincount(rows.reshape(-1), minlength=len(counts)) / rows.shape[1]
         self.user_shares = counts / len(batches)
         """float64[rows]: the mean share of a batch's positive links that are of the user's row."""
 

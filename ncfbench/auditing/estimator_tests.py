@@ -128,13 +128,13 @@ class TestFunctions:
         values, exact = np.stack([self.measured(batch) for batch in batches]), self.exact()
         if not np.isfinite(values).all():
             return "a batch has weights that are not finite", math.inf
-        n, found = len(values), values.mean(axis=0)
+        n, means = len(values), values.mean(axis=0)
         quantile = float(stats.t.isf(error / (2 * len(exact)), n - 1))
         # Where all batches agree, nothing but the rounding of float32 is left.
         deviation = np.maximum(
             values.std(axis=0, ddof=1), 1e-5 * np.maximum(np.abs(exact), 1e-3 * exact.max())
         ) / np.sqrt(n)
-        t = np.maximum(np.abs(found - exact) - slack * np.abs(exact), 0) / deviation
+        t = np.maximum(np.abs(means - exact) - slack * np.abs(exact), 0) / deviation
         weights = slice(2 * TEST_FUNCTIONS, None)
         room = (quantile + float(stats.norm.ppf(POWER))) * deviation[weights]
         detectable = float(np.max(room[exact[weights] > 0] / exact[weights][exact[weights] > 0]))
@@ -144,7 +144,7 @@ class TestFunctions:
         is_named = t[weights].max() > quantile
         worst = int(np.argmax(t[weights])) + weights.start if is_named else int(np.argmax(t))
         fault = (
-            f"the mean of {self.names[worst]} is {found[worst]:.4g} instead of {exact[worst]:.4g}"
+            f"the mean of {self.names[worst]} is {means[worst]:.4g} instead of {exact[worst]:.4g}"
             f" (t = {t[worst]:.1f}, {n} batches)"
         )
         return fault, detectable

@@ -22,19 +22,19 @@ def doctor(json_: options.Json = False) -> None:
     from ncfbench.timing import doctor as doctors
     from ncfbench.timing.contention import OtherPrograms
 
-    others = OtherPrograms()
+    programs = OtherPrograms()
     described = environment.describe()
-    found = list(doctors.warnings(described, others.describe()))
+    warnings = list(doctors.warnings(described, programs.describe()))
     if json_:
-        print_json({"environment": described, "warnings": found})
+        print_json({"environment": described, "warnings": warnings})
     else:
         print_views(known_table("Environment", described))
         if library := allocator.find_library():
             preload = f"env LD_PRELOAD={library} MALLOC_CONF={allocator.SETTINGS}"
             print_views(f"Start Python programs with jemalloc: {preload} python ...")
-    for warning in found:
+    for warning in warnings:
         say(f"Warning: {warning}")
-    if found:
+    if warnings:
         raise typer.Exit(CheckFailedError.exit_code)
     if not json_:
         print_views("No warnings.")

@@ -68,7 +68,7 @@ def floor(
     console = make_console(stderr=True)
     console.quiet = quiet
     with console.status("") as status:
-        found = fit_floors(
+        result = fit_floors(
             dataset,
             floors=names,
             penalty=penalty,
@@ -79,10 +79,10 @@ def floor(
             show=status.update,
         )
     if json_:
-        document = asdict(found) | {"notes": found.notes}
+        document = asdict(result) | {"notes": result.notes}
         for row, name in product(document["rows"], chain.from_iterable(OF_USERS.values())):
             del row[name]  # thousands of numbers
         print_json(document)
         return
-    table = floors_table(found.dataset, found.rows, found.notes)
-    print_views(table, exposure_table(found.dataset, found.rows), f"Kept: {found.path}")
+    table = floors_table(result.dataset, result.rows, result.notes)
+    print_views(table, exposure_table(result.dataset, result.rows), f"Kept: {result.path}")

@@ -55,12 +55,12 @@ def with_settings(*names: str, are_lists: bool = False) -> Callable[[Command], C
             for name in names
         ]
         ordered = [
-            each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for each in sorted([*added, *parameters], key=_panel)
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in sorted([*added, *parameters], key=_panel)
         ]
-        made: Any = wrapped
-        made.__signature__ = inspect.Signature(ordered)
-        made.__annotations__ = {each.name: each.annotation for each in ordered}
+        command_: Any = wrapped
+        command_.__signature__ = inspect.Signature(ordered)
+        command_.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
         return wrapped
 
     return decorate
@@ -165,16 +165,16 @@ def parse_tried(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     Raises:
         UsageError: a text has no name or no values, or a name is given twice.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    tried: dict[str, tuple[str, ...]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
         name = name.strip()
         if not equals or not name or not names(values):
             raise UsageError(f"--try {text!r}: give a name and its values, such as lr=1e-4,1e-3.")
-        if name in found:
+        if name in tried:
             raise UsageError(f"--try {name}: it is given twice. Give all its values at once.")
-        found[name] = names(values)
-    return found
+        tried[name] = names(values)
+    return tried
 
 
 def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:

@@ -34,22 +34,21 @@ def print_views(*views: Table | str) -> None:
             show(console, view)
 
 
-def print_answer(found: Mapping[str, Any], tables: Iterable[Table] = ()) -> None:
+def print_answer(answer: Mapping[str, Any], tables: Iterable[Table] = ()) -> None:
     """Print the answer of a race: what to deploy, tables, the paragraph, what to trust, what to do
     next.
     """
-    lines = found["deploy"]["lines"] if found.get("deploy") else ()
+    lines = answer["deploy"]["lines"] if answer.get("deploy") else ()
     for line in lines:
         (print_views if line.startswith(" ") else print_sentences)(line)
     if lines:
         print_views("", *tables)
-        print_sentences(found["headline"], "")
-    else:
-        print_sentences(found["headline"], "")
+    print_sentences(answer["headline"], "")
+    if not lines:
         print_views(*tables)
-    if found["trust"]:
-        print_sentences(f"How far to trust it: {' '.join(found['trust'])}", "")
-    for step in found["next"]:
+    if answer["trust"]:
+        print_sentences(f"How far to trust it: {' '.join(answer['trust'])}", "")
+    for step in answer["next"]:
         print_views(f"{step['purpose']}:", f"  {step['command']}")
 
 
@@ -60,8 +59,8 @@ def print_sentences(*sentences: str) -> None:
     from ncfbench.reporting.render.terminal import make_console
 
     console = make_console()
-    for each in sentences:
-        for line in Text(each).wrap(console, console.width) or [Text()]:
+    for sentence in sentences:
+        for line in Text(sentence).wrap(console, console.width) or [Text()]:
             line.rstrip()
             console.print(line)
 

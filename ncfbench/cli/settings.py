@@ -36,13 +36,13 @@ def settings(
         raise UsageError(unknown(wanted, known))
     chosen = list(known.values()) if wanted is None else [known[wanted]]
     if json_:
-        print_json({each.name: setting_facts(each) for each in chosen})
+        print_json({setting.name: setting_facts(setting) for setting in chosen})
         return
     from ncfbench.reporting.table import Col, Table
 
     name_, *facts = setting_facts(chosen[0])
     cols = [Col(name_, name_), *(Col(fact, fact, wraps=True) for fact in facts)]
     for panel in PANELS:
-        rows = [setting_facts(each) for each in chosen if each.panel == panel]
+        rows = [setting_facts(setting) for setting in chosen if setting.panel == panel]
         if rows:
             print_views(Table.of(panel, cols, rows, name=panel.lower()))
