@@ -27,13 +27,13 @@ def assert_no_findings(
     """
     from ncfbench.linting.lint import lint_loss
 
-    found = lint_loss(
+    lint = lint_loss(
         loss,
         pairs=pairs,
         batch_size=batch_size,
         accept=accept,
         options_=options,
     )
-    if found.errors:
-        lines = [f"{each.code}: {each.sentence} {each.fix}" for each in found.errors]
-        raise AssertionError("\n".join([f"{found.name} is not what it is meant to be:", *lines]))
+    if lint.errors:
+        lines = [f"{finding.code}: {finding.sentence} {finding.fix}" for finding in lint.errors]
+        raise AssertionError("\n".join([f"{lint.name} is not what it is meant to be:", *lines]))

@@ -75,7 +75,7 @@ def lint(
     from ncfbench.linting.lint import lint_loss
     from ncfbench.linting.tables import lint_tables
 
-    found = lint_loss(
+    result = lint_loss(
         loss,
         pairs=pairs,
         batch_size=batch_size,
@@ -83,9 +83,9 @@ def lint(
         options_=dict(map(_assignment, set_ or ())),
         progress=progress_bar(quiet=quiet),
     )
-    print_json(found.as_json()) if json_ else print_views(*lint_tables(found))
-    if found.errors:
-        codes = ", ".join(dict.fromkeys(each.code for each in found.errors))
+    print_json(result.as_json()) if json_ else print_views(*lint_tables(result))
+    if result.errors:
+        codes = ", ".join(dict.fromkeys(finding.code for finding in result.errors))
         raise CheckFailedError(f"{loss} has faults: {codes}.")
 
 

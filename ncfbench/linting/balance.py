@@ -48,8 +48,8 @@ def _scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     scenes = _plain(evaluator)
     unit = "scale of the positives' scores over the negatives'"
     if facts.kind != "pointwise":
-        found = ratios(evaluator, scenes)
-        factor, spread = float(np.mean(found)), float(np.ptp(found))
+        quotients = ratios(evaluator, scenes)
+        factor, spread = float(np.mean(quotients)), float(np.ptp(quotients))
         if spread < 1e-3 * factor and abs(math.log(factor)) > NEAR:
             scale = facts.scale.value if facts.scale else 1.0
             pull = evaluator.totals(scenes[0])[0]
@@ -57,7 +57,7 @@ def _scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             counts = facts.kind == "pairwise" or effect_of_positive(evaluator, scenes[0], 0)[1]
             if counts or (abs(pull - 1) < NEAR and abs(factor * scale - 1) < NEAR):
                 yield finding(
-                    "temperature", found.tolist(), unit, 1, "pulls and pushes do not cancel"
+                    "temperature", quotients.tolist(), unit, 1, "pulls and pushes do not cancel"
                 )
                 return
     known: dict[str, list[float]] = {}
@@ -69,8 +69,8 @@ def _scales(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     columns = np.arange(len(scenes[0].slot))
     groups = {"positives": columns == 0} if facts.kind == "pointwise" else {}
     groups |= {"the batch's items": (columns > 0) & (columns < ROWS), "drawn": columns >= ROWS}
-    for name, some in groups.items():
-        pushes = [np.abs(evaluator.pushes(scene)[0]) * some for scene in scenes]
+    for name, group in groups.items():
+        pushes = [np.abs(evaluator.pushes(scene)[0]) * group for scene in scenes]
         fits = [
             logistic(evaluator, scene, 0, int(np.argmax(push)), 0.002) if push.any() else None
             for scene, push in zip(scenes, pushes, strict=True)
@@ -130,7 +130,10 @@ def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         # A logarithm, which the loss takes the exponential of.
         if abs(value) < 20 and abs(abs(math.log(facts.scale.value)) - abs(value)) < 0.01:
             continue
-        fits = [[fit_of(each, facts.kind, s) for each in (evaluator, changed)] for s in scenes]
+        fits = [
+            [fit_of(variant, facts.kind, scene) for variant in (evaluator, changed)]
+            for scene in scenes
+        ]
         exponents = [
             math.log(after[0] / before[0]) / math.log(1.25)
             for before, after in fits
@@ -166,14 +169,14 @@ def lengths(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
         return
     unit, detail = "sides whose vectors' length counts", " and ".join(counting)
     if len(counting) < len(facts.lengths):
-        others = ", ".join(side for side, counts in facts.lengths.items() if not counts)
-        detail = f"{detail} count by their length, those of {others} do not"
+        rest = ", ".join(side for side, counts in facts.lengths.items() if not counts)
+        detail = f"{detail} count by their length, those of {rest} do not"
         yield finding("not-normalised", [float(len(counting))], unit, 0, detail)
         return
     scene = evaluator.scenes().plain(0, ROWS)
     doubled, halved = (
-        evaluator.value(each, length=length)
-        for each, length in ((scene, 2.0), (replace(scene, score=scene.score / 2), 1.0))
+        evaluator.value(sized, length=length)
+        for sized, length in ((scene, 2.0), (replace(scene, score=scene.score / 2), 1.0))
     )
     if math.isclose(doubled, halved, rel_tol=1e-6):
         detail = "vectors are divided by their squared length"

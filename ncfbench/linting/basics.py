@@ -47,52 +47,46 @@ def batch_axis(evaluator: Evaluator) -> Iterator[Finding]:
 
 def pulls(evaluator: Evaluator) -> Iterator[Finding]:
     """Check that the loss is finite and pulls each row to its own item."""
-    wrong_sign, elsewhere, misplaced, pulls, largest, values = [], [], [], [], [], []
-    patterns: list[Bool] = []
-    for seed in SEEDS:
-        scene = evaluator.scenes().plain(seed, ROWS)
-        push = evaluator.pushes(scene)
-        if not np.isfinite(push).all() or not np.isfinite(evaluator.value(scene)):
-            share = float(np.isfinite(push).mean() * np.isfinite(evaluator.value(scene)))
-            unit = "finite share of the loss and its pushes"
-            yield finding("not-finite", [share], unit, 1, f"{ROWS} rows")
-            return
-        own = np.diagonal(push)
-        largest.append(float(np.abs(push).max()))
-        values.append(evaluator.value(scene))
-        limit = 1e-3 * largest[-1]
-        moved = push[(np.abs(push) > limit) & not_own(push)]
-        are_pulled = moved.size > ROWS and (moved < 0).all() and not (own < -limit).all()
-        wrong_sign.append(1.0 if are_pulled else float(np.mean(own > limit)))
-        pulled = push < -limit
-        pulled[:, :ROWS] &= not are_pulled  # there, no one column is taken for the row's own
-        elsewhere.append(float(np.mean((pulled.any(axis=1)) & (own > -limit))))
-        pulls.append(float(pulled[:, :ROWS].sum(axis=1).max()))
-        drawn = evaluator.pushed(push)[:, ROWS:]
-        is_own = scene.owner[ROWS:] == np.arange(ROWS)[:, None]
-        misplaced.append(float(drawn.any() and not drawn[is_own].any()))
-        patterns.append(drawn)
-    if max(largest) == 0 and len({*values}) == 1:
-        yield finding("no-gradient", largest, "largest push", 1, "all scenes")
-    elif min(wrong_sign) > 0.5 and max(pulls) != 1:
+    scenes = [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
+    push = np.stack([evaluator.pushes(scene) for scene in scenes])
+    values = [evaluator.value(scene) for scene in scenes]
+    if not (np.isfinite(push).all() and np.isfinite(values).all()):
+        share = float(np.isfinite(push).mean() * np.isfinite(values).mean())
+        unit = "finite share of the loss and its pushes"
+        yield finding("not-finite", [share], unit, 1, f"{ROWS} rows")
+        return
+    rows, largest = np.arange(ROWS), np.abs(push).max(axis=(1, 2))
+    diagonal, limit = push[:, rows, rows], 1e-3 * largest[:, None]
+    moved = (np.abs(push) > limit[..., None]) & not_own(push[0])
+    are_pulled = (moved.sum(axis=(1, 2)) > ROWS) & ~(moved & (push > 0)).any(axis=(1, 2))
+    are_pulled &= ~(diagonal < -limit).all(axis=1)
+    wrong_sign = np.where(are_pulled, 1.0, (diagonal > limit).mean(axis=1))
+    pulled = push < -limit[..., None]
+    pulled[are_pulled, :, :ROWS] = False  # there, no one column is taken for the row's own
+    elsewhere = (pulled.any(axis=2) & (diagonal > -limit)).mean(axis=1)
+    drawn = np.stack([evaluator.pushed(part)[:, ROWS:] for part in push])
+    is_own = scenes[0].owner[ROWS:] == rows[:, None]
+    if largest.max() == 0 and len({*values}) == 1:
+        yield finding("no-gradient", largest.tolist(), "largest push", 1, "all scenes")
+    elif wrong_sign.min() > 0.5 and pulled[:, :, :ROWS].sum(axis=2).max() != 1:
         unit = "share of the pairs that are pushed the wrong way"
-        yield finding("wrong-sign", wrong_sign, unit, 0, "all scenes")
-    elif min(elsewhere) > 0:
+        yield finding("wrong-sign", wrong_sign.tolist(), unit, 0, "all scenes")
+    elif elsewhere.min() > 0:
         unit = "share of the rows"
-        yield finding("wrong-positive", elsewhere, unit, 0, "all scenes")
+        yield finding("wrong-positive", elsewhere.tolist(), unit, 0, "all scenes")
     else:
         yield from _without_pull(evaluator)
-    if min(misplaced) > 0:
+    if (drawn.any(axis=(1, 2)) & ~(drawn & is_own).any(axis=(1, 2))).all():
         unit = "share of the scenes"
-        yield finding("wrong-negative", misplaced, unit, 0, "no row meets its own negatives")
-    elif all(np.array_equal(pattern, patterns[0]) for pattern in patterns):
+        yield finding("wrong-negative", [1.0], unit, 0, "no row meets its own negatives")
+    elif (drawn == drawn[0]).all():
         # Of the same k columns in all scenes, none of which is chosen for its score.
-        foreign, k = patterns[0] & ~is_own, evaluator.layout.k
-        if foreign.any() and patterns[0].sum(axis=1).max() <= k:
+        foreign, k = drawn[0] & ~is_own, evaluator.layout.k
+        if foreign.any() and drawn[0].sum(axis=1).max() <= k:
             unit, detail = "share of the rows' negatives", "some are another row's"
-            yield finding("wrong-negative", [foreign.sum() / patterns[0].sum()], unit, 0, detail)
+            yield finding("wrong-negative", [foreign.sum() / drawn[0].sum()], unit, 0, detail)
     if evaluator.layout.k and not evaluator.layout.is_catalogue:
-        yield from _compared(evaluator, patterns[0] & is_own)
+        yield from _compared(evaluator, drawn[0] & is_own)
 
 
 def _without_pull(evaluator: Evaluator) -> Iterator[Finding]:
@@ -118,9 +112,9 @@ def _compared(evaluator: Evaluator, drawn: Bool) -> Iterator[Finding]:
         for rows in ([row], [0], np.arange(ROWS - 1)):
             changed = evaluator.push(scene.with_score(rows, rows, CHANGE), row, column)
             effects.append(abs(changed / usual - 1))
-        mine, one, others = effects
+        by_row, by_first, by_all = effects
         least = 10 * evaluator.tolerance
-        shares.append(float(others > least and (mine < least or one > LIKE * mine)))
+        shares.append(float(by_all > least and (by_row < least or by_first > LIKE * by_row)))
     if any(shares):
         unit, detail = "share of a row's negatives", "compared with another row's positive"
         yield finding("wrong-negative", [float(np.mean(shares))], unit, 0, detail)

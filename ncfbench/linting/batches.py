@@ -99,20 +99,19 @@ def _kept_numbers(texts: Any, at: Ids) -> tuple[Ids, Sequence[Any]]:
 def look(evaluator: Evaluator, size: int) -> Contents:
     """Look at the gradients of some batches of links that are drawn at random."""
     rows = min(size, MOST_ROWS[evaluator.layout.k > 0])
-    found = Contents(rows, [], [], [], [])
+    measured = []
     for number in range(LOOKED_AT):
         scene = evaluator.scenes().batch(np.random.default_rng((5, number)), rows)
         push = evaluator.pushes(scene)
         is_negative = evaluator.negatives(push)
         is_same = scene.item[:, None] == scene.column_item[None, :]
-        is_linked = scene.linked & ~is_same & is_negative
         total, amount = max(int(is_negative.sum()), 1), max(push[is_negative].sum(), 1e-30)
-        found.linked.append(float(is_linked.sum()) / total)
-        found.linked_push.append(float(push[is_linked].sum() / amount))
-        is_again = is_same & is_negative
-        found.duplicates.append(float(is_again.sum()) / total)
-        found.duplicates_push.append(float(push[is_again].sum() / amount))
-    return found
+        pairs = scene.linked & ~is_same & is_negative, is_same & is_negative
+        shares = [
+            (float(chosen.sum()) / total, float(push[chosen].sum() / amount)) for chosen in pairs
+        ]
+        measured.append([*shares[0], *shares[1]])
+    return Contents(rows, *np.transpose(measured).tolist())
 
 
 def tilt(graph: BipartiteGraph, b: int) -> float:

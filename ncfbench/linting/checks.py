@@ -63,7 +63,7 @@ def row_weights(evaluator: Evaluator, _: Facts) -> Iterator[Finding]:
         scene = evaluator.scenes().plain(seed, ROWS)
         weights = np.where(np.arange(ROWS) == 0, 2.0, 1.0)
         weighted = replace(evaluator, given={"row_weights": weights})
-        pushes = [each.pushes(scene) for each in (evaluator, weighted)]
+        pushes = [variant.pushes(scene) for variant in (evaluator, weighted)]
         once, twice = (float(push[0, 0] / push[1, 1]) for push in pushes)
         ratios.append(twice / once)
     farthest = max(ratios, key=lambda ratio: abs(ratio - 2))
@@ -124,24 +124,25 @@ def _padding(
 
 def _divisor(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Say where rows keep the weight of a full batch in a smaller one."""
-    scenes = [evaluator.scenes().distinct(0, rows) for rows in SIZES[:2]]
-    full, small = (_amplitude(evaluator, scene, facts.kind) for scene in scenes)
-    if min(full, small) <= 0:
+    rows = np.array(SIZES[:2])
+    scenes = [evaluator.scenes().distinct(0, int(size)) for size in rows]
+    weights = np.array([_amplitude(evaluator, scene, facts.kind) for scene in scenes])
+    if weights.min() <= 0:
         return
-    factor, unit = facts.scale.value if facts.scale else 1.0, "total weight of the rows"
-    if facts.kind in ("pairwise", "pointwise"):
-        factor *= 0.5 if facts.scale else 1.0  # the slope of the logistic function at 0
-    if facts.kind == "listwise" and abs(full * SIZES[0] ** 2 / (small * SIZES[1] ** 2) - 1) < 1e-3:
-        detail = "rows are divided by their number twice"
-        yield finding("last-batch", [small * SIZES[1] / factor], unit, 1, detail)
+    if facts.scale:
+        # The slope of the logistic function is half at 0.
+        weights /= facts.scale.value * (0.5 if facts.kind in ("pairwise", "pointwise") else 1)
+    total, unit = float(weights[1] * rows[1]), "total weight of the rows"
+    if facts.kind == "listwise" and np.ptp(weights * rows**2) < 1e-3 * min(weights * rows**2):
+        yield finding("last-batch", [total], unit, 1, "rows are divided by their number twice")
         return
-    for grows in (lambda rows: 1.0, lambda rows: rows - 1.0):
-        each = full / factor / grows(SIZES[0]), small / factor / grows(SIZES[1])
-        divisor = 1 / each[0]
-        is_whole = abs(divisor - round(divisor)) < 1e-3 * divisor
-        if abs(each[1] / each[0] - 1) < 1e-3 and is_whole and round(divisor) >= FEWEST_FIXED:
-            detail = f"{SIZES[1]} rows are divided by {round(divisor)}"
-            yield finding("last-batch", [each[1] * SIZES[1]], unit, 1, detail)
+    for pairs in (1.0, rows - 1.0):
+        full, small = weights / pairs
+        divisor = round(1 / full)
+        is_whole = abs(full * divisor - 1) < 1e-3
+        if abs(small / full - 1) < 1e-3 and is_whole and divisor >= FEWEST_FIXED:
+            detail = f"{rows[1]} rows are divided by {divisor}"
+            yield finding("last-batch", [float(small * rows[1])], unit, 1, detail)
             return
 
 
@@ -261,9 +262,9 @@ def _scenes(evaluator: Evaluator) -> list[Scene]:
     scenes = evaluator.scenes()
     plain = scenes.plain(0, ROWS)
     # Large scores and small ones, that margins and thresholds look at.
-    found = [plain, scenes.distinct(0, 5), replace(plain, score=np.abs(plain.score) ** 0.3 - 0.5)]
-    found += [scenes.related(0, ROWS, relation)[0] for relation in scenes.relations()]
-    return found
+    spread = replace(plain, score=np.abs(plain.score) ** 0.3 - 0.5)
+    related = [scenes.related(0, ROWS, relation)[0] for relation in scenes.relations()]
+    return [plain, scenes.distinct(0, 5), spread, *related]
 
 
 def _alternative(value: Any) -> Any:
@@ -280,7 +281,7 @@ def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:
     try:
         if not all(near(one.value(scene), other.value(scene)) for scene in scenes):
             return True
-        sides = [each.gradients(scenes[0]) for each in (one, other)]
+        sides = [variant.gradients(scenes[0]) for variant in (one, other)]
     except Exception:  # noqa: BLE001 - an option that makes the loss fail changes it
         return True
     near = partial(np.allclose, rtol=1e-5, atol=1e-8, equal_nan=True)

@@ -86,20 +86,20 @@ class Evaluator:
         errors: dict[str, Exception | SystemExit] = {}
         works: Evaluator | None = None
         for framework, layout in itertools.product(frameworks(), layouts_of(loss)):
-            found = cls(loss, framework, graph, layout, loss.options)
-            scene = found.scenes().plain(0, ROWS)
+            evaluator = cls(loss, framework, graph, layout, loss.options)
+            scene = evaluator.scenes().plain(0, ROWS)
             try:
-                pushes = found.pushes(scene)
+                pushes = evaluator.pushes(scene)
             except UsageError:
                 raise
             except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code
                 errors.setdefault(framework.name, error)
                 continue
-            works = works or found
-            own = np.diagonal(pushes)
+            works = works or evaluator
+            diagonal = np.diagonal(pushes)
             # Rows beyond a margin have no push; another shape would only hide that.
-            if np.isfinite(pushes).all() and (own <= 0).all() and own.any():
-                return found._settled()
+            if np.isfinite(pushes).all() and (diagonal <= 0).all() and diagonal.any():
+                return evaluator._settled()
         if works:
             return works._settled()
         why = "; ".join(
@@ -132,12 +132,12 @@ class Evaluator:
             "row_mask": f", {layout.masks} is no padding",
             "negative_mask": f", {layout.masks} is no padding",
         }
-        found = {}
+        meanings = {}
         for name, role in (*self.loss.made_from.items(), *self.loss.roles.items()):
             shape = ", ".join(str(lengths.get(n, n)) for n in np.shape(arrays.get(name, 0)))
-            found[name] = MEANINGS.get(role, role.replace("_", " "))
-            found[name] += (f" [{shape}]" if shape else "") + more.get(role, "")
-        return found | {name: f"option, {value}" for name, value in self.options.items()}
+            meanings[name] = MEANINGS.get(role, role.replace("_", " "))
+            meanings[name] += (f" [{shape}]" if shape else "") + more.get(role, "")
+        return meanings | {name: f"option, {value}" for name, value in self.options.items()}
 
     def _settled(self) -> Evaluator:
         """Return the evaluator, with whether the loss draws or remembers."""
@@ -208,7 +208,7 @@ class Evaluator:
         """Return float[5]: a pair's push where its score is changed, from the lowest on."""
         changes = CHANGE * np.array([-1, -0.5, 0, 0.5, 1])
         scenes = [scene.with_score(row, column, change) for change in changes]
-        return np.array([self.push(each, row, column) for each in scenes])
+        return np.array([self.push(changed, row, column) for changed in scenes])
 
     def gradients(self, scene: Scene) -> dict[str, Float]:
         """Return the gradients of the loss by all vectors and scores, by their meaning."""
@@ -259,7 +259,7 @@ class Evaluator:
         users, scores = length * vectors.users, length * scene.scores
         items, negatives = np.split(vectors.columns, [b])
         shape = {"rows": (b, k, -1), "single": (b, -1), "shared": (b * k, -1)}
-        own = scores[rows, np.arange(len(rows))]
+        pairs = scores[rows, np.arange(len(rows))]
         square = scores if layout.is_catalogue else scores[:, :b]
         is_pair = (np.arange(len(rows)) < b).astype(np.float64)
         constants, probability = self.constants(), scene.probability
@@ -272,9 +272,9 @@ class Evaluator:
             "users": users[rows] if is_pairs else users,
             "items": vectors.columns if is_pairs else items,
             "negatives": negatives.reshape(shape[layout.negatives]) if k else negatives,
-            "scores": own if is_pairs else square.copy(),
-            "positive_scores": own[:b],
-            "negative_scores": drawn(own),
+            "scores": pairs if is_pairs else square.copy(),
+            "positive_scores": pairs[:b],
+            "negative_scores": drawn(pairs),
             "user_ids": scene.user.astype(np.int64),
             "item_ids": scene.item.astype(np.int64),
             "negative_ids": drawn(scene.column_item.astype(np.int64)),
@@ -324,18 +324,18 @@ class Evaluator:
 
 def layouts_of(loss: Loss) -> list[Layout]:
     """Return the layouts that a loss may take, the likeliest first."""
-    found = _shapes(loss)
+    layouts = _shapes(loss)
     if loss.has("item_ids") and loss.has(*LOOKED_UP):
-        found += [replace(layout, tables=True) for layout in found]
+        layouts += [replace(layout, tables=True) for layout in layouts]
     if loss.has("row_mask", "negative_mask"):
         wide = (False, True) if loss.has("negatives", "negative_scores") else (False,)
-        found = [
+        layouts = [
             replace(layout, masks=masks, has_wide_mask=is_wide)
-            for layout in found
+            for layout in layouts
             for is_wide in (wide if loss.has("row_mask") else (False,))
             for masks in (True, 1.0, False, 0.0)
         ]
-    return found
+    return layouts
 
 
 def _shapes(loss: Loss) -> list[Layout]:

@@ -99,8 +99,8 @@ def measure(evaluator: Evaluator, batch_size: int) -> tuple[Evaluator, Facts]:
     slope = mean([fit[1] for fit in fits]) if fits and kind == "symmetric" else None
     weights: list[Weights] = []
     if kind == "listwise" and scale and (in_batch or evaluator.scenes().by_popularity):
-        some = (np.arange(is_own.shape[1]) < ROWS) == in_batch
-        parts = [_weights(evaluator, each, some, scale.value) for each in scenes]
+        columns = (np.arange(is_own.shape[1]) < ROWS) == in_batch
+        parts = [_weights(evaluator, scene, columns, scale.value) for scene in scenes]
         weights = [part for part in parts if part]
     is_power = all(part.is_power for part in weights)
     # Weights that are no power of probability, as with smoothed labels, say nothing.
@@ -168,7 +168,9 @@ def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
         return "listwise"
     highest = 1 if evaluator.loss.has("users") else 30
     changes = (CHANGE, highest - scene.scores[row, row])
-    if keeps_rows and any(effect_of_positive(evaluator, scene, row, each)[1] for each in changes):
+    if keeps_rows and any(
+        effect_of_positive(evaluator, scene, row, change)[1] for change in changes
+    ):
         return "pairwise"
     return "pointwise" if effect(row, row, columns[0]) <= LEAST else "other"
 
@@ -237,12 +239,12 @@ class Weights(NamedTuple):
     positive: tuple[float, float] | None
 
 
-def _weights(evaluator: Evaluator, scene: Scene, some: Bool, scale: float) -> Weights | None:
+def _weights(evaluator: Evaluator, scene: Scene, among: Bool, scale: float) -> Weights | None:
     """Fit the weights of some columns by least squares in each row; None where all columns are
     equally likely.
     """
     push, log_p = evaluator.pushes(scene), np.log(scene.probability)
-    columns = evaluator.negatives(push) & some
+    columns = evaluator.negatives(push) & among
     x = np.ma.array(np.broadcast_to(log_p, push.shape), mask=~columns)
     y = np.ma.array(np.log(np.where(columns, push, 1)) - scale * scene.scores, mask=~columns)
     means = [np.ma.filled(part.mean(axis=1), 0.0) for part in (x, y)]
@@ -263,8 +265,8 @@ def _weights(evaluator: Evaluator, scene: Scene, some: Bool, scale: float) -> We
         return Weights(slope, is_power, None)
     negative = means[1] - np.log(largest) - slope * means[0]
     offsets = np.log(shares) - scale * np.diagonal(scene.scores) - negative
-    own = log_p[: scene.b] - log_p[: scene.b].mean()
-    exponent = float(np.dot(own, offsets) / max(np.dot(own, own), 1e-6))
+    of_items = log_p[: scene.b] - log_p[: scene.b].mean()
+    exponent = float(np.dot(of_items, offsets) / max(np.dot(of_items, of_items), 1e-6))
     weight = float(np.exp(np.median(offsets)) / columns.sum(axis=1).mean())
     return Weights(slope, is_power, (exponent, weight))
 
@@ -292,7 +294,7 @@ def fit_symmetric(scene: Scene, push: Float) -> tuple[float, float, float] | Non
         least_squares(lambda values: shape(values) - wanted, start, ftol=1e-12, xtol=1e-12)
         for start in starts
     ]
-    best = min(fits, key=lambda each: each.cost)
+    best = min(fits, key=lambda fit: fit.cost)
     if not math.sqrt(2 * best.cost) < 1e-4 * float(np.linalg.norm(wanted)):
         return None
     return float(best.x[0]), float(best.x[1]), float(best.x[2])
@@ -304,8 +306,8 @@ def _lengths(evaluator: Evaluator, scene: Scene) -> dict[str, bool]:
     """
     names = {role: name for name, role in evaluator.loss.roles.items() if role in VECTORS}
     changes = []
-    for each in (scene, replace(scene, score=scene.score / 2)):
-        arrays = evaluator.arrays(each)
+    for sized in (scene, replace(scene, score=scene.score / 2)):
+        arrays = evaluator.arrays(sized)
         usual = evaluator.value_of(arrays)
         longer = [{**arrays, name: 2 * arrays[name]} for name in names.values()]
         changes.append([evaluator.value_of(other) - usual for other in longer])

@@ -158,12 +158,10 @@ class Finding:
     @property
     def sentence(self) -> str:
         """The fault and its size."""
-        what, around = self.what, ""
-        if self.high - self.low > 1e-3 * max(abs(self.value), 1e-3):
-            around = f" ({short(self.low)} to {short(self.high)})"
+        what, number = self.what, with_interval(self.value, self.low, self.high)
         return (
-            f"{what[0].upper()}{what[1:]}: {self.detail}; {self.unit} {short(self.value)}{around},"
-            f" and {short(self.expected)} would be right."
+            f"{what[0].upper()}{what[1:]}: {self.detail}; {self.unit} {number}, and"
+            f" {short(self.expected)} would be right."
         )
 
     def as_row(self) -> dict[str, Any]:
@@ -200,3 +198,10 @@ def rank(code: str, severity: Severity) -> tuple[int, int]:
 def short(number: float) -> str:
     """Return a number with three digits."""
     return f"{number if abs(number) > 1e-6 else 0.0:.3g}"
+
+
+def with_interval(value: float, low: float | None, high: float | None) -> str:
+    """Return a number with its interval, unless that is narrow."""
+    if low is None or high is None or high - low <= 1e-3 * max(abs(value), 1e-3):
+        return short(value)
+    return f"{short(value)} ({short(low)} to {short(high)})"

@@ -177,8 +177,8 @@ class TensorFlow(Framework):
         with self.tf.GradientTape() as tape:
             tape.watch(wanted)
             loss = single(call(**tensors))
-        found = tape.gradient(loss, wanted, unconnected_gradients="zero")
-        dense = [self.tf.convert_to_tensor(part).numpy() for part in found]
+        gradients = tape.gradient(loss, wanted, unconnected_gradients="zero")
+        dense = [self.tf.convert_to_tensor(part).numpy() for part in gradients]
         return [np.asarray(part, np.float64) for part in dense]
 
     def key(self) -> Any:
@@ -234,7 +234,7 @@ def fixed_randomness(seed: int) -> Iterator[None]:
     kept = random.getstate(), np.random.get_state()  # noqa: NPY002
     of_torch = torch.random.get_rng_state() if torch else None
     make = np.random.default_rng
-    np.random.default_rng = lambda own=None: make(seed if own is None else own)  # type: ignore[assignment]
+    np.random.default_rng = lambda seed=None, usual=seed: make(usual if seed is None else seed)  # type: ignore[misc]
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     if torch:

@@ -16,13 +16,8 @@ from ncfbench.linting.findings import KINDS, Finding, rank
 from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
 
-HOPELESS = (
-    *("not-finite", "no-gradient", "wrong-sign", "wrong-positive", "wrong-negative", "batch-axis"),
-    "no-pull",
-)
-"""Findings after which nothing else can be said."""
 FIRST = (basics.batch_axis, basics.pulls)
-"""Checks of an evaluator alone, before any fact is known."""
+"""Checks of an evaluator alone: after a finding of these nothing else can be said."""
 CHECKS = (
     *(basics.extremes, balance.scales, balance.lengths, checks.sizes, checks.row_weights),
     *(checks.padding, checks.idle, checks.masks, checks.corrections),
@@ -49,12 +44,13 @@ class Lint:
     sizes: Mapping[str, int]
 
     def __repr__(self) -> str:
-        return f"<Lint of {self.name}: {', '.join(each.code for each in self.findings) or 'clean'}>"
+        codes = ", ".join(finding.code for finding in self.findings)
+        return f"<Lint of {self.name}: {codes or 'clean'}>"
 
     @property
     def errors(self) -> list[Finding]:
         """The findings that are wrong for certain."""
-        return [each for each in self.findings if each.severity == "error"]
+        return [finding for finding in self.findings if finding.severity == "error"]
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -67,8 +63,8 @@ class Lint:
             "framework": self.framework,
             "read_as": dict(self.read_as),
             "graph": dict(self.sizes),
-            "findings": [each.as_row() for each in self.findings],
-            "accepted": [each.as_row() for each in self.accepted],
+            "findings": [finding.as_row() for finding in self.findings],
+            "accepted": [finding.as_row() for finding in self.accepted],
             "facts": facts,
             "batches": facts and facts.pop("contents"),
         }
@@ -111,19 +107,19 @@ def lint_loss(
             f"{read.name}: {evaluator.framework.name}, on {graph.n_users:,} users,"
             f" {graph.n_items:,} items and {graph.n_links:,} links."
         )
-        findings = [each for check in FIRST for each in check(evaluator)]
+        findings = [finding for check in FIRST for finding in check(evaluator)]
         facts = None
-        if not any(each.code in HOPELESS for each in findings):
+        if not findings:
             evaluator, facts = measure(evaluator, batch_size)
             progress.say(f"Objective: {facts.title}. Masks, sizes and options are next.")
-            findings += [each for check in CHECKS for each in check(evaluator, facts)]
-    findings.sort(key=lambda each: rank(each.code, each.severity))
+            findings = [finding for check in CHECKS for finding in check(evaluator, facts)]
+    findings.sort(key=lambda finding: rank(finding.code, finding.severity))
     return Lint(
         name=read.name,
         framework=evaluator.framework.name,
         facts=facts,
-        findings=[each for each in findings if each.code not in accept],
-        accepted=[each for each in findings if each.code in accept],
+        findings=[finding for finding in findings if finding.code not in accept],
+        accepted=[finding for finding in findings if finding.code in accept],
         read_as=evaluator.read_as(),
         sizes={"users": graph.n_users, "items": graph.n_items, "links": graph.n_links},
     )

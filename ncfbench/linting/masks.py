@@ -85,7 +85,7 @@ def _constant(evaluator: Evaluator, scene: Scene, twin: Scene) -> float:
     Pushes of a row add up to nothing where nothing else is in its softmax.
     """
     masked, plain = (
-        float(imbalance(evaluator.pushes(replace(each, score=0 * each.score)))[0])
-        for each in (scene, twin)
+        float(imbalance(evaluator.pushes(replace(variant, score=0 * variant.score)))[0])
+        for variant in (scene, twin)
     )
     return masked if plain < 1e-3 else 0.0

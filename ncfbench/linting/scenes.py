@@ -97,8 +97,8 @@ class Scene:
         of_rows = np.arange(self.negative.size).reshape(self.negative.shape)[kept].reshape(-1)
         columns = self.slot[np.concatenate([kept, self.b + of_rows])]
         names, slot = np.unique(columns, return_inverse=True)
-        some = self.user[kept], self.item[kept], self.negative[kept]
-        return Scene(self.graph, *some, slot, self.score[np.ix_(kept, names)])
+        parts = self.user[kept], self.item[kept], self.negative[kept]
+        return Scene(self.graph, *parts, slot, self.score[np.ix_(kept, names)])
 
     @property
     def owner(self) -> Ids:

@@ -128,10 +128,10 @@ class Loss:
         given = {name: options[name] for name in options if name not in self.of_constructor}
         target = self.target
         if self.is_class:
-            made = {name: constants[role] for name, role in self.made_from.items()}
-            made |= {name: options[name] for name in options if name in self.of_constructor}
+            arguments = {name: constants[role] for name, role in self.made_from.items()}
+            arguments |= {name: options[name] for name in options if name in self.of_constructor}
             try:
-                target = self.target(**made)
+                target = self.target(**arguments)
             except Exception as error:
                 raise UsageError(
                     f"{self.name} cannot be made: {type(error).__name__}: {reason(error)}."
@@ -198,7 +198,7 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
     if is_class and method is target:
         raise UsageError(f"{name} has no method forward, call or __call__ that returns a loss.")
     parameters = _parameters(method, name)
-    known = frozenset(role_of(each.name) for each in parameters)
+    known = frozenset(role_of(parameter.name) for parameter in parameters)
     roles, of_call, unknown = _split(parameters, partial(role_of, others=known), options)
     if unknown:
         raise UsageError(
@@ -210,8 +210,8 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
         raise UsageError(f"{name} has no argument {extra[0]!r}. It has: {', '.join(values)}.")
     loss = Loss(name, target, roles, made_from, values, is_class, frozenset(settings))
     complete = (("users", "items"), ("scores",), ("positive_scores", "negative_scores"))
-    if not any(all(role in roles.values() for role in some) for some in complete):
-        shown = ", ".join(each.name for each in parameters) or "nothing"
+    if not any(all(role in roles.values() for role in roles_) for roles_ in complete):
+        shown = ", ".join(parameter.name for parameter in parameters) or "nothing"
         raise UsageError(f"{name}({shown}) takes neither vectors nor scores of links.\n{SHAPES}")
     return loss
 
@@ -227,15 +227,15 @@ def _split(
     roles: dict[str, str] = {}
     values: dict[str, Any] = {}
     unknown = ""
-    for each in parameters:
-        name, role = each.name, meaning(each.name)
-        has_value = each.default is not each.empty or name in options
+    for parameter in parameters:
+        name, role = parameter.name, meaning(parameter.name)
+        has_value = parameter.default is not parameter.empty or name in options
         # A batch's arguments have no default, or None.
-        is_given = name not in options and (not has_value or each.default is None)
+        is_given = name not in options and (not has_value or parameter.default is None)
         if role and role not in roles.values() and is_given:
             roles[name] = role
         elif has_value:
-            values[name] = options.get(name, each.default)
+            values[name] = options.get(name, parameter.default)
         else:
             unknown = unknown or name
     return roles, values, unknown
@@ -244,7 +244,7 @@ def _split(
 def _constant_of(name: str) -> str:
     """Return the meaning of a constructor's argument; empty where it has none."""
     role = role_of(name)
-    return next((each for each in (f"{role}_table", role) if each in CONSTANTS), "")
+    return next((name for name in (f"{role}_table", role) if name in CONSTANTS), "")
 
 
 def _parameters(function: Any, name: str) -> list[inspect.Parameter]:
@@ -253,14 +253,16 @@ def _parameters(function: Any, name: str) -> list[inspect.Parameter]:
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name} has no signature ({reason(error)}).\n{SHAPES}") from error
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    found = [
-        each
-        for each in signature.parameters.values()
-        if each.kind not in kinds and each.name != "self"
+    named = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind not in kinds and parameter.name != "self"
     ]
-    if nameless := [each.name for each in found if each.kind is each.POSITIONAL_ONLY]:
+    if nameless := [
+        parameter.name for parameter in named if parameter.kind is parameter.POSITIONAL_ONLY
+    ]:
         raise UsageError(f"{name} takes {nameless[0]!r} by position alone: leave its '/' out.")
-    return found
+    return named
 
 
 def call_of(target: Any) -> Any:

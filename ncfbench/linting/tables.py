@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ncfbench.linting.findings import KINDS, Severity
+from ncfbench.linting.findings import KINDS, Severity, with_interval
 from ncfbench.linting.lint import Lint
 from ncfbench.reporting.table import Col, Style, Table
 from ncfbench.statistics.intervals import Estimate, mean
@@ -15,13 +15,13 @@ def lint_tables(lint: Lint) -> list[Table]:
     tables = []
     if lint.findings:
         cols = [
-            Col("severity", "severity", style=lambda each: STYLES[each.severity]),
+            Col("severity", "severity", style=lambda finding: STYLES[finding.severity]),
             Col("code", "code", align="left"),
             Col("finding", "sentence", wraps=True),
             Col("what to do", "fix", wraps=True),
         ]
         title = f"Findings on {lint.name}"
-        notes = [f"Accepted: {each.code}: {each.sentence}" for each in lint.accepted]
+        notes = [f"Accepted: {finding.code}: {finding.sentence}" for finding in lint.accepted]
         tables.append(Table.of(title, cols, lint.findings, notes, labels=2, name="findings"))
     cols = [Col("question", "0", wraps=True), Col("answer", "1", wraps=True)]
     arguments = "; ".join(f"{name}: {meaning}" for name, meaning in lint.read_as.items())
@@ -45,12 +45,7 @@ def rules_table() -> Table:
 
 
 def _estimate(number: Estimate | None) -> str:
-    """Return a number with its interval, for a table."""
-    if number is None:
-        return "-"
-    if number.lower is None or abs((number.upper or 0) - number.lower) < 1e-3 * abs(number.value):
-        return f"{number.value:.3g}"
-    return f"{number.value:.3g} ({number.lower:.3g} to {number.upper:.3g})"
+    return "-" if number is None else with_interval(number.value, number.lower, number.upper)
 
 
 def _answers(lint: Lint) -> list[tuple[str, str]]:
@@ -72,9 +67,8 @@ def _answers(lint: Lint) -> list[tuple[str, str]]:
         ("positive's weight over another item's", _estimate(facts.positive_weight)),
     ]
     if facts.in_batch:
-        rows.append(
-            ("an item that two rows have counts", "once" if facts.masks.counts_once else "twice")
-        )
+        times = "once" if facts.masks.counts_once else "twice"
+        rows.append(("an item that two rows have counts", times))
     if facts.lengths:
         counting = ", ".join(side for side, counts in facts.lengths.items() if counts)
         rows.append(("vectors whose length counts", counting or "none"))
