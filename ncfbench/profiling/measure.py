@@ -41,7 +41,7 @@ LONG_SECONDS = 5.0
 """An iteration that takes longer is timed once: a user waits for it."""
 MOST_CALLS = 2000
 MOST_PASSES = 4
-"""Passes of a round over steps and loops; all else is in one of them."""
+"""Passes of a round over all programs."""
 ROUND_SECONDS = 60.0
 """A round has fewer passes, one at least, where more would take longer than this."""
 FEWEST_ROUNDS = 3
@@ -67,14 +67,12 @@ class Timed:
     Args:
         sampler: the sampler whose batches it works on; None for what all share.
         seconds: of a block, about.
-        in_every_pass: else it is in one pass of each round.
     """
 
     size: int
     sampler: str | None
     block: Block
     seconds: float
-    in_every_pass: bool = False
 
 
 @dataclass
@@ -105,13 +103,9 @@ class Steps:
 
 def plan_round(programs: Sequence[Timed]) -> tuple[int, float]:
     """Return how many passes a round has, and the seconds that it takes, about."""
-    every, once = (
-        sum(program.seconds for program in programs if program.in_every_pass == often)
-        for often in (True, False)
-    )
-    fitting = (ROUND_SECONDS - once) / max(every, 1e-9)
-    passes = int(np.clip(fitting, 1, MOST_PASSES))
-    return passes, passes * every + once
+    seconds = sum(program.seconds for program in programs)
+    passes = int(np.clip(ROUND_SECONDS / max(seconds, 1e-9), 1, MOST_PASSES))
+    return passes, passes * seconds
 
 
 def measure_rounds(programs: Sequence[Timed], n_rounds: int, progress: Progress) -> list[Row]:
@@ -140,13 +134,10 @@ def measure_rounds(programs: Sequence[Timed], n_rounds: int, progress: Progress)
 def measure_round(number: int, programs: Sequence[Timed], passes: int, stop: Stop) -> list[Row]:
     """Return one row for each block; nothing once ``stop()`` is true."""
     rng = np.random.default_rng(number)
-    only_pass = rng.integers(passes, size=len(programs))
     rows: list[Row] = []
-    for turn in range(passes):
+    for _ in range(passes):
         for index in rng.permutation(len(programs)):
             program = programs[index]
-            if not (program.in_every_pass or only_pass[index] == turn):
-                continue
             for part, (calls, seconds) in program.block(stop).items():
                 row: Row = {"round": number, "sampler": program.sampler, "part": part}
                 rows.append(row | {"size": program.size, "calls": calls, "seconds": seconds})
@@ -174,7 +165,7 @@ def timed(part: str, size: int, call: Call) -> Timed:
     def measure(stop: Stop) -> Mapping[str, tuple[int, float]]:
         return {part: (calls, block(calls))}
 
-    return Timed(size, None, measure, calls * once, in_every_pass=True)
+    return Timed(size, None, measure, calls * once)
 
 
 def timed_steps(points: Points, maker: BatchMaker, steps: Steps) -> list[Timed]:
@@ -209,9 +200,9 @@ def timed_sampler(name: str, loop: TimedLoop, sampler: Sampler) -> list[Timed]:
         return {part: (n_alone, value) for part, value in seconds.items()}
 
     return [
-        Timed(slots, name, full, iterations * seconds, in_every_pass=True),
-        Timed(slots, name, step, iterations // 2 * seconds, in_every_pass=True),
-        Timed(slots, name, alone, 0),
+        Timed(slots, name, full, iterations * seconds),
+        Timed(slots, name, step, iterations // 2 * seconds),
+        Timed(slots, name, alone, n_alone * seconds),
     ]
 
 

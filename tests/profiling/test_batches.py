@@ -121,4 +121,3 @@ def test_steps_train_with_one_state(tiny, monkeypatch):
         assert len(done) == 2, "to compile, and to know its seconds"
         ((counted, _),) = program.block(lambda: False).values()
         assert (counted, len(done)) == (calls, 2 + calls + (calls > 1))
-        assert program.in_every_pass

@@ -126,6 +126,7 @@ def test_an_interrupted_profile_keeps_whole_rounds(data_dir, tmp_path, monkeypat
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
     shorten(monkeypatch)
     asked = SMALL | {"dataset": "tiny", "encoder": "mf", "samplers": ["ns"], "data_dir": data_dir}
+    monkeypatch.setattr(measure, "MOST_PASSES", 1)
     original, seen = measure.sampling_seconds, []
 
     def interrupting(*arguments):
@@ -143,23 +144,23 @@ def test_an_interrupted_profile_keeps_whole_rounds(data_dir, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("seconds", "passes"), [(0.5, 4), (20.0, 2), (25.0, 2), (58.0, 1), (300.0, 1)]
+    ("seconds", "passes"), [(0.5, 4), (14.9, 3), (25.0, 2), (58.0, 1), (300.0, 1)]
 )
 def test_a_round_of_slow_steps_has_fewer_passes(seconds, passes):
-    """As many as fit into a minute beside a part of 5 s that is in one pass, from 1 to 4."""
+    """As many as fit into a minute beside a part of 1 s, from 1 to 4."""
     blocks: list[str] = []
 
-    def timed(name, own, *, often):
+    def timed(name, own):
         def block(stop):
             blocks.append(name)
             return {name: (1, own)}
 
-        return measure.Timed(1, None, block, own, in_every_pass=often)
+        return measure.Timed(1, None, block, own)
 
-    both = [timed("step", seconds, often=True), timed("part", 5.0, often=False)]
-    assert measure.plan_round(both) == (passes, passes * seconds + 5)
+    both = [timed("step", seconds), timed("part", 1.0)]
+    assert measure.plan_round(both) == (passes, passes * (seconds + 1))
     rows = measure.measure_round(0, both, passes, lambda: False)
-    assert sorted(blocks) == ["part"] + ["step"] * passes
+    assert sorted(blocks) == ["part"] * passes + ["step"] * passes
     assert [row["part"] for row in rows] == blocks
 
 
