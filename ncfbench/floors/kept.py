@@ -47,7 +47,6 @@ def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
     Of a floor with several settings the one with a chosen penalty counts first, and then the one
     that read most columns.
     """
-
     able = (
         row
         for row in rows
@@ -61,8 +60,8 @@ def named(rows: Iterable[Row], name: str | None) -> Row | None:
     first: dict[str, Row] = {}
     for row in sorted(rows, key=preference):
         first[row["floor"]] = row
-    own = (row for row in first.values() if name in (None, row["floor"]))
-    return max(own, key=_recall, default=None)
+    valid = (row for row in first.values() if name in (None, row["floor"]))
+    return max(valid, key=_recall, default=None)
 
 
 def preference(row: Mapping[str, Any]) -> tuple[bool, float, float]:

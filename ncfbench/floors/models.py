@@ -167,7 +167,7 @@ def cost(name: str, task: Task, candidates: int) -> tuple[float, float]:
     factor, pairs, sides = min(width, n_known), min(n_users, n_known), min(candidates, n_users)
     numbers, operations = {
         "popularity": (candidates, 0.0),
-        "profile": (n_known * candidates, 2 * SLOW * links * candidates),
+        "profile": (n_known * candidates, 2 * SLOW * (links + values) * candidates),
         "ridge": (
             factor**2 + sides * (width + n_known),
             factor**3 / 3 + 2 * factor**2 * sides + 2 * SLOW * values * (factor + sides),

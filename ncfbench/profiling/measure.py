@@ -170,11 +170,11 @@ def timed(part: str, size: int, call: Call) -> Timed:
 
 def timed_steps(points: Points, maker: BatchMaker, steps: Steps) -> list[Timed]:
     """Compile the step for constructed batches of each of the calibration's counts."""
-    layout, found = steps.trainer.layout, []
+    layout, programs = steps.trainer.layout, []
     for counts, (part, size) in labels(points).items():
         batches = layout.keep([layout.put(maker.batch(counts)) for _ in range(BATCHES)])
-        found.append(timed(part, size, steps.call(batches)))
-    return found
+        programs.append(timed(part, size, steps.call(batches)))
+    return programs
 
 
 def timed_sampler(name: str, loop: TimedLoop, sampler: Sampler) -> list[Timed]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ncfbench.errors import install_command
 
-BUSY_SHARE = 0.3
+BUSY_LOAD = 0.3
 """Load per core over the last minute from which a machine counts as busy."""
 LITTLE_MEMORY = 2 * 2**30
 SLOW_FLAGS = (
@@ -44,7 +44,7 @@ def warnings(environment: Mapping[str, Any], others: str | None = None) -> Itera
             f"The machine is busy: other programs use {others}. Times will be too long and will"
             " vary. Wait until they end, or stop them."
         )
-    elif load > BUSY_SHARE * cores:
+    elif load > BUSY_LOAD * cores:
         yield (
             f"The machine was busy: a load of {load:.1f} on {cores} cores over the last minute,"
             " though no program that this one can see is busy now. Wait a minute."

@@ -264,7 +264,7 @@ def test_the_operations_of_a_cost_are_those_of_the_matrices():
     links, content = sparse.csr_array(np.ones((5, 40))), sparse.csr_array(np.eye(40, 30))
     task = Task(links, content)
     assert models.cost("popularity", task, 10)[1] == 0
-    assert models.cost("profile", task, 10)[1] == models.SLOW * 2 * 200 * 10
+    assert models.cost("profile", task, 10)[1] == models.SLOW * 2 * (200 + 30) * 10
     assert models.cost("ease", task, 8)[1] == 5**3
     for candidates, sides in ((3, 3), (8, 5)):
         products = models.SLOW * 2 * 30 * (30 + sides)
