@@ -7,17 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ncfbench.catalog import (
-    ENCODERS,
-    LOSSES,
-    SAMPLERS,
-    EncoderInfo,
-    Info,
-    LossInfo,
-    SamplerInfo,
-    losses_for,
-    serves,
-)
+from ncfbench.catalog import ENCODERS, LOSSES, SAMPLERS, LossInfo, SamplerInfo, losses_for, serves
 from ncfbench.errors import UsageError, either, nearest
 from ncfbench.settings import Kind, Setting
 
@@ -36,7 +26,7 @@ def check(values: Values, settings: Mapping[str, Setting], infos: Mapping[Kind, 
         if values[name] is not None:
             setting.check(values[name])
     noise_exponent(values["noise"])
-    for fault in _faults(values, **infos):
+    for fault in _faults(values, infos):
         raise UsageError(fault)
 
 
@@ -81,9 +71,7 @@ def _stratum_size(values: Values, sampler: SamplerInfo) -> int:
     return int(values["stratum_size"]) if sampler.reads("stratum_size") else 1
 
 
-def _faults(
-    values: Values, sampler: SamplerInfo, loss: LossInfo, encoder: EncoderInfo, user_tower: Info
-) -> Iterator[str]:
+def _faults(values: Values, infos: Mapping[Kind, Any]) -> Iterator[str]:
     """Yield what cannot work together, each as a sentence."""
     dataset, decay, rate = (values[name] for name in ("dataset", "weight_decay", "learning_rate"))
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", dataset):
@@ -91,7 +79,7 @@ def _faults(
             f"dataset = {dataset[:80]!r} is not a data set's name: at most 64 letters, digits, dots"
             " and hyphens."
         )
-    if values["coupling"] != "direct" and not encoder.scores_cold_items:
+    if values["coupling"] != "direct" and not infos["encoder"].scores_cold_items:
         able = either(name for name, info in ENCODERS.items() if info.scores_cold_items)
         yield (
             f"coupling = {values['coupling']} pulls free item vectors towards g, and the vectors of"
@@ -104,9 +92,9 @@ def _faults(
             f" {MOST_DECAY:.0%} of all weights away in each iteration. Use a weight_decay"
             f" of {0.01 / rate:.2g} or less."
         )
-    yield from _loss_faults(values, sampler, loss)
-    yield from _batch_faults(values, sampler)
-    yield from filter(None, (info.fault(values) for info in (sampler, loss, encoder, user_tower)))
+    yield from _loss_faults(values, infos["sampler"], infos["loss"])
+    yield from _batch_faults(values, infos["sampler"])
+    yield from filter(None, (info.fault(values) for info in infos.values()))
 
 
 def _loss_faults(values: Values, sampler: SamplerInfo, loss: LossInfo) -> Iterator[str]:

@@ -10,17 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ncfbench.catalog import (
-    BUILT_IN,
-    SETTINGS,
-    LossFamily,
-    SharedSettings,
-    find_encoder,
-    find_loss,
-    find_user_tower,
-    infos_of,
-    settings_for,
-)
+from ncfbench.catalog import BUILT_IN, SETTINGS, LossFamily, SharedSettings, infos_of, settings_for
 from ncfbench.config.checks import check, noise_exponent
 from ncfbench.settings import Kind, Setting
 
@@ -79,7 +69,8 @@ class RunConfig(SharedSettings):
     @property
     def family(self) -> LossFamily:
         """The family of the loss."""
-        return find_loss(self.loss).family
+        family: LossFamily = self.infos["loss"].family
+        return family
 
     @property
     def normalize(self) -> bool:
@@ -89,13 +80,13 @@ class RunConfig(SharedSettings):
     @property
     def reads_item_features(self) -> bool:
         """True if item vectors depend on the items' dense features, where the data have any."""
-        content = find_encoder(self.encoder).content
+        content = self.infos["encoder"].content
         return "features" in content or (self.features == "add" and "text" in content)
 
     @property
     def reads_histories(self) -> bool:
         """True if the user tower reads the items of users' training links."""
-        return "history" in find_user_tower(self.user_tower).content
+        return "history" in self.infos["user_tower"].content
 
     @property
     def reads_history_features(self) -> bool:
