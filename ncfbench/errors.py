@@ -113,5 +113,5 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 def either(names: Iterable[str], word: str = "or") -> str:
     """Return names as they stand in a sentence: ``neg, ns or strat-ns``."""
-    *others, last = names
-    return f"{', '.join(others)} {word} {last}" if others else last
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last

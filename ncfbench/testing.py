@@ -27,13 +27,7 @@ def assert_no_findings(
     """
     from ncfbench.linting.lint import lint_loss
 
-    lint = lint_loss(
-        loss,
-        pairs=pairs,
-        batch_size=batch_size,
-        accept=accept,
-        options_=options,
-    )
+    lint = lint_loss(loss, pairs=pairs, batch_size=batch_size, accept=accept, options_=options)
     if lint.errors:
-        lines = [f"{finding.code}: {finding.sentence} {finding.fix}" for finding in lint.errors]
+        lines = [f"{error.code}: {error.sentence} {error.fix}" for error in lint.errors]
         raise AssertionError("\n".join([f"{lint.name} is not what it is meant to be:", *lines]))

@@ -41,8 +41,8 @@ def _faults(kind: Kind, loaded: Any) -> Iterator[str]:
     if not isinstance(loaded, type):
         yield f"is not a class{need}"
     package, base = wanted.base
-    bases = [each for each in loaded.__mro__[1:] if each.__module__.startswith(package)]
-    is_kind = base in {each.__name__ for each in bases}
+    bases = [parent for parent in loaded.__mro__[1:] if parent.__module__.startswith(package)]
+    is_kind = base in {parent.__name__ for parent in bases}
     if not is_kind or (kind == "loss" and not hasattr(loaded, "family")):
         yield f"is no {kind}{need}"
     if missing := sorted(getattr(loaded, "__abstractmethods__", ())):

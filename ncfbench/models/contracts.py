@@ -163,11 +163,11 @@ def _loss_faults(config: RunConfig) -> Faults:
 
 def _shape_faults(result: Any, shape: tuple[int, ...], made: str) -> Faults:
     expected = f"float32[{', '.join(map(str, shape))}]"
-    found = f"a {type(result).__name__}"
+    given = f"a {type(result).__name__}"
     if isinstance(result, jax.Array):
-        found = f"{result.dtype}[{', '.join(map(str, result.shape))}]"
-    if found != expected:
-        yield f"returns {found} {made}, and it must return {expected}"
+        given = f"{result.dtype}[{', '.join(map(str, result.shape))}]"
+    if given != expected:
+        yield f"returns {given} {made}, and it must return {expected}"
 
 
 def _are_alike(one: Any, other: Any, scale: float) -> bool:

@@ -33,9 +33,9 @@ class Rows(NamedTuple):
 
     def of_users(self, slots: jax.Array) -> Rows:
         """Return the rows of some user slots, int32[n]."""
-        own = Rows(users=self.users, histories=self.histories)
-        taken: Rows = jax.tree.map(lambda rows: rows[slots], own)
-        return taken
+        whole = Rows(users=self.users, histories=self.histories)
+        rows: Rows = jax.tree.map(lambda rows: rows[slots], whole)
+        return rows
 
 
 WHOLE_TABLES = Rows()

@@ -112,14 +112,14 @@ class Towers(nnx.Module):
             left_out: int32[U], an item that is left out of each user's history.
         """
         ids = jnp.arange(self.n_users) if users is None else users
-        own = ids if rows.users is None else rows.users
+        named = ids if rows.users is None else rows.users
         if not self.history_items:
-            raw = self.user_tower(Users(own))
+            raw = self.user_tower(Users(named))
             return UserVectors(self._finished(raw), raw)
 
         def embed(
             ids: jax.Array,
-            own: jax.Array,
+            named: jax.Array,
             items: jax.Array | None,
             left_out: jax.Array | None,
         ) -> jax.Array:
@@ -127,10 +127,10 @@ class Towers(nnx.Module):
             assert histories is not None
             history = histories.of(ids, self.history_items, content.item_features, left_out)
             history = history if items is None else history._replace(items=items)
-            return self.user_tower(Users(own, history))
+            return self.user_tower(Users(named, history))
 
         size = max(BLOCK_NUMBERS // (self.history_items * self.dimension), 1)
-        raw = in_blocks(embed, (ids, own, rows.histories, left_out), size)
+        raw = in_blocks(embed, (ids, named, rows.histories, left_out), size)
         return UserVectors(self._finished(raw), raw)
 
     def items(

@@ -83,7 +83,7 @@ def shape(batch: Batch) -> Shape:
     a compiled step.
     """
     parts = (part if isinstance(part, tuple) else (part,) for part in batch)
-    return tuple(tuple(array.shape) for own in parts for array in own)
+    return tuple(tuple(array.shape) for arrays in parts for array in arrays)
 
 
 def padded(ids: NDArray[np.integer], size: int) -> NDArray[np.int32]:

@@ -61,12 +61,12 @@ class ListedSampler(Sampler):
     def _user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
         """Return the user ids, and the slots of the positive and of the negative links' users."""
         b = len(draw.links)
-        users, own = self.graph.link_user[draw.links], np.arange(b, dtype=np.int32)
+        users, slots = self.graph.link_user[draw.links], np.arange(b, dtype=np.int32)
         if not self.draws_users:
-            return users, own, np.repeat(own, draw.items.shape[1]).reshape(b, -1)
+            return users, slots, np.repeat(slots, draw.items.shape[1]).reshape(b, -1)
         drawn = draw.users.reshape(-1)
-        slots = np.arange(b, b + len(drawn), dtype=np.int32).reshape(b, -1)
-        return np.concatenate([users, drawn]), own, slots
+        drawn_slots = np.arange(b, b + len(drawn), dtype=np.int32).reshape(b, -1)
+        return np.concatenate([users, drawn]), slots, drawn_slots
 
     def _link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
         weight = np.full(shape, 1 / math.prod(shape), dtype=self.weight_dtype)

@@ -89,8 +89,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         try:
             yield temporary
             if is_stream:
-                own = _descriptor(path)
-                opened = os.open(path, os.O_WRONLY) if own is None else os.dup(own)
+                number = _descriptor(path)
+                opened = os.open(path, os.O_WRONLY) if number is None else os.dup(number)
                 with temporary.open("rb") as file, os.fdopen(opened, "wb") as stream:
                     shutil.copyfileobj(file, stream)
             else:
@@ -113,10 +113,10 @@ def _is_stream(path: Path) -> bool:
 
 def _descriptor(path: Path) -> int | None:
     """Return the open descriptor that a path such as ``/dev/stdout`` or ``/dev/fd/3`` names."""
-    own = f"/proc/{os.getpid()}/fd"
-    while os.path.realpath(path.parent) != own and path.is_symlink():
+    descriptors = f"/proc/{os.getpid()}/fd"
+    while os.path.realpath(path.parent) != descriptors and path.is_symlink():
         path = path.parent / path.readlink()
-    return int(path.name) if os.path.realpath(path.parent) == own else None
+    return int(path.name) if os.path.realpath(path.parent) == descriptors else None
 
 
 @contextmanager
@@ -238,8 +238,8 @@ def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
 def require_columns(path: Path, schema: pa.Schema) -> None:
     """Refuse a table that is missing, damaged or has other columns, without reading its rows."""
     with _reading(path):
-        found = pq.read_schema(path)
-    if not found.equals(schema, check_metadata=False):
+        stored = pq.read_schema(path)
+    if not stored.equals(schema, check_metadata=False):
         raise DataError(f"{path} has other columns than expected.")
 
 

@@ -152,8 +152,8 @@ def _forward(
     # Few texts at a time, for large arrays are given back to the system after each use.
     size = max(1, BLOCK_ACTIVITIES // (width * kernel.shape[2]))
     blocks = [
-        _winners(rows, index_VxC[some], kernel, texts.lengths[some])
-        for some in (slice(first, first + size) for first in range(0, n_texts, size))
+        _winners(rows, index_VxC[block], kernel, texts.lengths[block])
+        for block in (slice(first, first + size) for first in range(0, n_texts, size))
     ]
     best_VxF, winner_VxF = (jnp.concatenate(parts) for parts in zip(*blocks, strict=True))
     activity_VxF = best_VxF + bias[None, :]

@@ -92,7 +92,9 @@ def grouped_recur(
     order = jnp.argsort(-lengths)
     size = max(1, -(-len(tokens) // GROUPS))
     groups = [order[first : first + size] for first in range(0, len(tokens), size)]
-    outputs = [_last_output(table, kernel, bias, tokens[some].T, lengths[some]) for some in groups]
+    outputs = [
+        _last_output(table, kernel, bias, tokens[group].T, lengths[group]) for group in groups
+    ]
     sorted_VxH = jnp.concatenate(outputs)
     return jnp.zeros_like(sorted_VxH).at[order].set(sorted_VxH, unique_indices=True)
 
