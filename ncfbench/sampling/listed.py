@@ -60,15 +60,21 @@ class ListedSampler(Sampler):
 
     def _user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
         """Return the user ids, and the slots of the positive and of the negative links' users."""
-        b = len(draw.links)
+        b, k = len(draw.links), max(draw.users.shape[1], draw.items.shape[1])
         users, slots = self.graph.link_user[draw.links], np.arange(b, dtype=np.int32)
-        if not self.draws_users:
-            return users, slots, np.repeat(slots, draw.items.shape[1]).reshape(b, -1)
-        drawn = draw.users.reshape(-1)
-        drawn_slots = np.arange(b, b + len(drawn), dtype=np.int32).reshape(b, -1)
-        return np.concatenate([users, drawn]), slots, drawn_slots
+        if self.draws_users:
+            drawn_slots = np.arange(b, b * (1 + k), dtype=np.int32).reshape(b, k)
+            return np.concatenate([users, draw.users.reshape(-1)]), slots, drawn_slots
+        if self.stratified:
+            users, inverse = np.unique(users, return_inverse=True)
+            users, slots = padded(users, b), inverse.astype(np.int32)
+        return users, slots, np.repeat(slots, k).reshape(b, k)
 
     def _link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
+        """Return the weights of negative links, whose items are ``items``, [b, k] or [b, 1]."""
+        if not self.draws_items:
+            weight = self.rho[items] / math.prod(shape)
+            return np.repeat(weight, shape[1], axis=1).astype(self.weight_dtype)
         weight = np.full(shape, 1 / math.prod(shape), dtype=self.weight_dtype)
         if self.measure is not self.noise.probability:
             weight *= self.rho[items].astype(self.weight_dtype)
@@ -148,17 +154,3 @@ class StratifiedSampler(ListedSampler):
         self.draws_items = config.strata == "user"
         self.draws_users = not self.draws_items
         super().__init__(graph, config, streams, **options)
-
-    def _user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
-        if self.draws_users:
-            return super()._user_slots(draw)
-        k = draw.items.shape[1]
-        users, inverse = np.unique(self.graph.link_user[draw.links], return_inverse=True)
-        slots = inverse.astype(np.int32)
-        return padded(users, len(slots)), slots, np.repeat(slots, k).reshape(-1, k)
-
-    def _link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
-        if self.draws_items:
-            return super()._link_weights(items, shape)
-        weight = self.rho[items] / math.prod(shape)
-        return np.repeat(weight, shape[1], axis=1).astype(self.weight_dtype)

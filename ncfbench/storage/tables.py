@@ -39,8 +39,6 @@ the statistics of each column took more than half of their bytes.
 """
 COMPACTEST = COMPACT | {"use_dictionary": False, "compression_level": 19}
 """The same for copies that are kept, a fifth smaller: as few bytes as can be, slower to write."""
-NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""Error numbers of a disk, a quota or a limit that is used up."""
 
 
 @contextmanager
@@ -53,7 +51,7 @@ def storage_errors(path: Path) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.errno in NO_SPACE:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             advice = "Free some space, or choose another folder."
         elif error.errno == errno.ENOENT and not path.parent.exists():
             advice = f"Make the folder first: mkdir -p {shlex.quote(str(path.parent))}"
