@@ -75,7 +75,9 @@ class Setting:
     must be regularised; None: it always counts.
     """
     changes: str = "both"
-    """``result`` or ``time``, where the setting changes only one of both."""
+    """``result`` or ``time``, where the setting changes only one of both; ``nothing``, where a run
+    is the same one with any value.
+    """
     default_from: str = ""
     """``loss`` or ``encoder``, whose record has the default, or another setting."""
     shown: str = ""

@@ -175,6 +175,7 @@ class SharedSettings:
     devices: int = _devices(
         1,
         "Devices that a batch is spread over; on a CPU simulated ones",
+        changes="nothing",
         at_least=1,
         shown="1; of several processes all",
     )

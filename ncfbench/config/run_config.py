@@ -107,10 +107,9 @@ def identity_of(config: RunConfig) -> dict[str, Any]:
     """Return all settings of a run, with None for those that change no number of it."""
     values, own = config.to_dict(), dict(config.own)
     for name, setting in config.settings.items():
-        if name not in own and not config.reads(setting):
+        if setting.changes == "nothing" or (name not in own and not config.reads(setting)):
             values[name] = None
-    # The number of devices affects timing, not results.
-    return values | {"devices": None}
+    return values
 
 
 def revisions_of(config: RunConfig) -> dict[str, int]:
