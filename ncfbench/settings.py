@@ -75,9 +75,7 @@ class Setting:
     must be regularised; None: it always counts.
     """
     changes: str = "both"
-    """``result`` or ``time``, where the setting changes only one of both; ``nothing``, where a run
-    is the same one with any value.
-    """
+    """Or ``result`` or ``time`` alone; or ``nothing``: a run is the same one with any value."""
     default_from: str = ""
     """``loss`` or ``encoder``, whose record has the default, or another setting."""
     shown: str = ""

@@ -120,8 +120,7 @@ def complete(settings: Mapping[str, Any], *, ignore_unknown: bool = False) -> Ru
     chosen = {
         kind: SETTINGS[kind].convert(given.get(kind, SETTINGS[kind].default)) for kind in BUILT_IN
     }
-    strata = str(given.get("strata", RunConfig.strata))
-    infos = infos_of(chosen, strata)
+    infos = infos_of(chosen, str(given.get("strata", RunConfig.strata)))
     _refuse_taken_names(chosen, infos)
     had = settings_for(infos.values())
     known = all_settings() | had

@@ -16,9 +16,7 @@ def users_of(setting: Setting) -> list[str]:
     """Return the built-in choices whose runs use a setting; none where all do."""
     if setting.used_by == "coupling":
         return ["regularised"]
-    if not setting.used_by:
-        return []
-    infos = BUILT_IN[setting.used_by]
+    infos = BUILT_IN.get(setting.used_by or "", {})
     users = [name for name, info in infos.items() if info.reads(setting.name)]
     return [] if len(users) == len(infos) and setting.name in SETTINGS else users
 

@@ -148,30 +148,24 @@ class Bert(nnx.Module):
 def _fill(pretrained: Pretrained, weights: Arrays) -> None:
     """Put a checkpoint's weights into the modules; linear maps are stored [out, in] there."""
 
-    def linear(module: nnx.Linear, *names: str) -> None:
-        assert module.bias is not None
-        kernels = [weights[f"{name}.weight"].T for name in names]
-        module.kernel[...] = jnp.asarray(np.concatenate(kernels, axis=1))
+    def fill(module: Any, *names: str) -> None:
+        parts = [weights[f"{name}.weight"].T for name in names]
+        variable: Any = module.scale if isinstance(module, nnx.LayerNorm) else module.kernel
+        variable[...] = jnp.asarray(np.concatenate(parts, axis=-1))
         module.bias[...] = jnp.asarray(np.concatenate([weights[f"{name}.bias"] for name in names]))
-
-    def norm(module: nnx.LayerNorm, name: str) -> None:
-        assert module.scale is not None
-        assert module.bias is not None
-        module.scale[...] = jnp.asarray(weights[f"{name}.weight"])
-        module.bias[...] = jnp.asarray(weights[f"{name}.bias"])
 
     pretrained.words.embedding[...] = jnp.asarray(weights["embeddings.word_embeddings.weight"])
     # All words are of the first of the two types of a sentence.
     of_type = weights["embeddings.token_type_embeddings.weight"][0]
     positions = weights["embeddings.position_embeddings.weight"] + of_type
     pretrained.stack.positions.embedding[...] = jnp.asarray(positions)
-    norm(pretrained.stack.norm, "embeddings.LayerNorm")
+    fill(pretrained.stack.norm, "embeddings.LayerNorm")
     for number, layer in enumerate(pretrained.stack.layers):
         at = f"encoder.layer.{number}"
         names = [f"{at}.attention.self.{name}" for name in ("query", "key", "value")]
-        linear(layer.attention.inputs, *names)
-        linear(layer.attention.output, f"{at}.attention.output.dense")
-        norm(layer.attention_norm, f"{at}.attention.output.LayerNorm")
-        linear(layer.hidden, f"{at}.intermediate.dense")
-        linear(layer.output, f"{at}.output.dense")
-        norm(layer.hidden_norm, f"{at}.output.LayerNorm")
+        fill(layer.attention.inputs, *names)
+        fill(layer.attention.output, f"{at}.attention.output.dense")
+        fill(layer.attention_norm, f"{at}.attention.output.LayerNorm")
+        fill(layer.hidden, f"{at}.intermediate.dense")
+        fill(layer.output, f"{at}.output.dense")
+        fill(layer.hidden_norm, f"{at}.output.LayerNorm")
