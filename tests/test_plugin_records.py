@@ -9,13 +9,12 @@ from ncfbench.errors import UsageError
 MODULE = """
 from flax import nnx
 from ncfbench.catalog import *
-from ncfbench.catalog import SAMPLERS, EncoderInfo, LossInfo, SamplerInfo
+from ncfbench.catalog import EncoderInfo, LossInfo, SamplerInfo
 from ncfbench.models.losses import Loss, Pairwise, Pointwise
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.settings import Setting
 
-NEG = SAMPLERS["neg"].names
 UNITS = Setting("units", 3, "Units", at_least=1)
 
 
@@ -45,14 +44,10 @@ WRONG = {
         ("EncoderInfo(use=())", "unexpected keyword argument 'use'"),
     ),
     ("sampler", "NegativeSampler"): (
+        ("SamplerInfo(uses=())", "declares no families"),
         (
-            "SamplerInfo(families=FAMILIES, uses=('negatives', *NEG[2:]))",
-            "uses without mask, which its base class NegativeSampler reads",
-        ),
-        ("SamplerInfo(uses=NEG)", "declares no families"),
-        (
-            "SamplerInfo(families=FAMILIES, uses=NEG, by_user={'uses': ('mask',)})",
-            "uses without negatives",
+            "SamplerInfo(families=FAMILIES, by_user={'uses': ('mask',)})",
+            "by_user of other fields than families and symbols",
         ),
     ),
     ("loss", "Hinge"): (("LossInfo(family='pointwise')", "its base class is pairwise"),),

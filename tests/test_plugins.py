@@ -29,7 +29,7 @@ from ncfbench.training.run import run
 MODULE = '''
 import jax.numpy as jnp
 from flax import nnx
-from ncfbench.catalog import SAMPLERS, EncoderInfo, LossInfo, SamplerInfo
+from ncfbench.catalog import EncoderInfo, LossInfo, SamplerInfo
 from ncfbench.models.losses import Pairwise
 from ncfbench.sampling.batch import Shared
 from ncfbench.sampling.listed import NegativeSampler
@@ -42,7 +42,7 @@ class Own(NegativeSampler):
 
     info = SamplerInfo(
         families=("pairwise",),
-        uses=SAMPLERS["neg"].names,
+        uses=(),
         settings=(Setting("emphasis", 1.0, "Weight of a negative link", panel="Sampler", above=0),),
     )
 

@@ -120,7 +120,7 @@ class SamplerInfo(Info):
     """Row of the paper's cost table: negative links, t_f, t_g, t_i, and ``vectors`` or ``matrix``.
     """
     by_user: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that have other values with strata by user; see :meth:`with_strata`."""
+    """``families`` or ``symbols`` with strata by user, where others; see :meth:`with_strata`."""
 
     def with_strata(self, strata: str | None) -> SamplerInfo:
         """Return the record with strata by ``item`` or by ``user``; the title says the latter."""

@@ -18,7 +18,8 @@ from ncfbench.settings import Kind
 def read_plugin(kind: Kind, path: str) -> Info:
     """Return the record of the class at an import path, with what the class itself says filled in.
 
-    A class without a record has the default one, with which every setting counts.
+    A class without a record has the default one, with which every setting counts. What a built-in
+    base class reads counts in any case.
 
     Raises:
         UsageError: it cannot be imported, it is none of its kind, or its record is wrong.
@@ -28,6 +29,11 @@ def read_plugin(kind: Kind, path: str) -> Info:
         raise UsageError(f"Plug-in {path!r} {fault}.")
     record: Info = vars(loaded).get("info", INFOS[kind]())
     filled: dict[str, Any] = {"path": path, "title": record.title or loaded.__name__}
+    if record.uses is not None:
+        parents = {f"{parent.__module__}:{parent.__name__}" for parent in loaded.__mro__[1:]}
+        bases = [info for info in BUILT_IN[kind].values() if info.path in parents]
+        names = [*record.uses, *(name for base in bases for name in base.names)]
+        filled["uses"] = tuple(dict.fromkeys(names))
     if isinstance(record, LossInfo):
         weight = 1.0 if loaded.family == "pointwise" else None
         filled |= {"family": loaded.family, "lambda_": record.lambda_ or weight}
@@ -50,28 +56,14 @@ def _faults(kind: Kind, loaded: Any) -> Iterator[str]:
     record = vars(loaded).get("info", wanted())
     if not isinstance(record, wanted):
         yield f"has info = {type(record).__name__}(...), and {title} needs {wanted.__name__}"
-    records = [record]
-    if isinstance(record, SamplerInfo):
-        records.append(record.with_strata("user"))
-    for fault in (fault for record in records for fault in _record_faults(record, loaded)):
-        yield f"declares {fault}"
-
-
-def _record_faults(record: Info, loaded: Any) -> Iterator[str]:
     known = SETTINGS | own_settings() | record.own
     for name in record.names:
         if name not in known:
-            yield f"uses of {name!r}, which no setting is called{nearest(name, known)[:-1]}"
-    ancestors = {f"{ancestor.__module__}:{ancestor.__name__}" for ancestor in loaded.__mro__}
-    for base in (info for infos in BUILT_IN.values() for info in infos.values()):
-        unread = [name for name in base.names if not record.reads(name)]
-        if base.path in ancestors and unread:
-            name = base.path.partition(":")[2]
-            yield (
-                f"uses without {' and '.join(unread)}, which its base class {name} reads: add it to"
-                " uses"
-            )
+            yield f"declares uses of {name!r}, no setting's name{nearest(name, known)[:-1]}"
     if isinstance(record, SamplerInfo) and not record.families:
-        yield "no families; add those that it serves: SamplerInfo(families=('pointwise',))"
+        yield "declares no families; add those that it serves: SamplerInfo(families=('pointwise',))"
+    if isinstance(record, SamplerInfo) and not {*record.by_user} <= {"families", "symbols"}:
+        yield "declares by_user of other fields than families and symbols"
     if isinstance(record, LossInfo) and record.family not in (UNSAID, loaded.family):
-        yield f"family = {record.family!r}, and its base class is {loaded.family}: leave it out"
+        base_class = f"its base class is {loaded.family}"
+        yield f"declares family = {record.family!r}, and {base_class}: leave it out"
