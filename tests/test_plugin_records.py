@@ -45,6 +45,7 @@ WRONG = {
     ),
     ("sampler", "NegativeSampler"): (
         ("SamplerInfo(uses=())", "declares no families"),
+        ("SamplerInfo(families=('pairwises',))", "declares no families"),
         (
             "SamplerInfo(families=FAMILIES, by_user={'uses': ('mask',)})",
             "by_user of other fields than families and symbols",

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from ncfbench.catalog.infos import INFOS, UNSAID, Info, LossInfo, SamplerInfo
+from ncfbench.catalog.infos import FAMILIES, INFOS, UNSAID, Info, LossInfo, SamplerInfo
 from ncfbench.catalog.models import BUILT_IN, own_settings
 from ncfbench.catalog.shared import SETTINGS
 from ncfbench.errors import UsageError, nearest
@@ -60,7 +60,7 @@ def _faults(kind: Kind, loaded: Any) -> Iterator[str]:
     for name in record.names:
         if name not in known:
             yield f"declares uses of {name!r}, no setting's name{nearest(name, known)[:-1]}"
-    if isinstance(record, SamplerInfo) and not record.families:
+    if isinstance(record, SamplerInfo) and not {*FAMILIES}.intersection(record.families):
         yield "declares no families; add those that it serves: SamplerInfo(families=('pointwise',))"
     if isinstance(record, SamplerInfo) and not {*record.by_user} <= {"families", "symbols"}:
         yield "declares by_user of other fields than families and symbols"
