@@ -15,7 +15,7 @@ import pytest
 from invoked import check, invoke
 from safetensors import safe_open
 from tables_of import as_csv, prepare
-from trained import LISTS, Said, recommend
+from trained import Said, recall_of_files
 
 import ncfbench
 from ncfbench.config import Locations, complete
@@ -24,7 +24,7 @@ from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs.folder import RunRecord
 from ncfbench.training import export, inference, trained
 from ncfbench.training import run as training
-from ncfbench.training.export import FILES
+from ncfbench.training.export import BEST, FILES
 
 PAGE = (Path(__file__).parents[1] / "docs/vectors.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.M | re.S)
@@ -89,7 +89,8 @@ def exported(request, tmp_path_factory):
     places = {"data_dir": home / "data", "runs_dir": home / "runs"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "BLOCK_ROWS", 32)
-        meta = ncfbench.export_vectors(record.name, home / "vectors", progress=said, **places)
+        more = {"top": 10, "candidates": "test", "progress": said, **places}
+        meta = ncfbench.export_vectors(record.name, home / "vectors", **more)
     return Exported(request.param, home, dataset, record, meta, " ".join(said.texts))
 
 
@@ -102,7 +103,6 @@ def plain(tmp_path_factory):
 
 
 def test_recall_of_the_files_is_that_of_the_run(exported):
-    """Counted by NumPy, user by user; known items are left out where links are held out."""
     dataset, (users, f), (items, g) = exported.dataset, *map(exported.vectors, ("users", "items"))
     assert (f.shape, g.shape, f.dtype, g.dtype) == ((USERS, 8), (ITEMS, 8), np.float32, np.float32)
     assert users == dataset.user_ids.to_pylist()
@@ -111,28 +111,21 @@ def test_recall_of_the_files_is_that_of_the_run(exported):
     assert n_new == np.sum(dataset.graph.item_degrees == 0) > 0
     untrained = f"{n_new} items without training links have the vectors that training began with"
     assert (untrained in exported.said) == (exported.model == "history")
-    scores = f @ g.T
-    if dataset.ranks_known_items:
-        scores[dataset.links("train")] = -np.inf
-    else:
-        scores[:, dataset.split != 2] = -np.inf
-    best, (user, item) = np.argsort(-scores, axis=1, kind="stable")[:, :50], dataset.links("test")
-    recalls = [np.isin(item[user == own], best[own]).mean() for own in np.unique(user)]
     recorded = exported.record.summary["test_recall_at_50"]
     assert 0 < recorded < 1
-    assert np.mean(recalls) == pytest.approx(recorded, abs=1e-12)
+    recall = recall_of_files(exported.home / "vectors", dataset)
+    assert recall == pytest.approx(recorded, abs=1e-12)
 
 
 def test_scores_and_ids_are_those_of_recommendations(exported):
-    recommend(exported.record.folder, count=10, data_dir=exported.home / "data")
-    rows, meta = pq.read_table(exported.record.folder / LISTS).to_pylist(), exported.meta
+    rows = pq.read_table(exported.home / "vectors" / BEST).to_pylist()
     f, g = (dict(zip(*exported.vectors(side), strict=True)) for side in ("users", "items"))
     assert len(rows) == 10 * USERS
     found = [f[row["user"]] @ g[row["item"]] for row in rows]
     assert found == pytest.approx([row["score"] for row in rows], abs=1e-5)
     lengths = np.linalg.norm([*g.values()], axis=1)
     is_unit = np.allclose(lengths, 1, atol=1e-6)
-    assert meta["unit_length"] == is_unit == (exported.model != "history")
+    assert exported.meta["unit_length"] == is_unit == (exported.model != "history")
 
 
 def test_parquet_holds_the_same_vectors(exported):

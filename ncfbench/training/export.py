@@ -83,8 +83,8 @@ def export_vectors(
         DataError: the run is not there or has no checkpoint of its end any more, the data set is
             not that of the run, or a file cannot be written.
         DivergedError: a vector is not finite.
-        UsageError: the run's score is no dot product, it diverged, the folder is in use, the floor
-            is not kept, or there is nothing to rank.
+        UsageError: the run diverged, the folder is in use, the floor is not kept or cannot be
+            blended, or there is nothing to rank.
     """
     begin, progress = time.perf_counter(), progress or Progress()
     home, locations = Path(folder).resolve(), Locations.of(data_dir, runs_dir)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from invoked import check, invoke
-from trained import SMALL
+from trained import SMALL, recall_of_files
 
 from ncfbench import export_vectors
 from ncfbench.blending import blend
@@ -42,17 +42,6 @@ def trained(tmp_path_factory):
     return record, open_dataset("tiny", data_dir=home), home
 
 
-def recall_of(folder, dataset):
-    """Recall@50 of test links by the exported vectors, with a sort of each user's scores."""
-    users, items = (np.load(folder / f"{side}.npy") for side in ("users", "items"))
-    candidates, (test_user, test_item) = dataset.candidates("test"), dataset.links("test")
-    recalls = []
-    for user in np.unique(test_user[dataset.has_links[test_user]]):
-        best = candidates[np.argsort(-(items[candidates] @ users[user]), kind="stable")[:50]]
-        recalls.append(np.mean(np.isin(test_item[test_user == user], best)))
-    return np.mean(recalls)
-
-
 def test_a_blend_is_kept_beside_its_run(trained):
     record, dataset, home = trained
     row = blend.read(record.folder)
@@ -70,11 +59,11 @@ def test_exported_vectors_rank_as_reported(trained, tmp_path):
     row = blend.read(record.folder)
     meta = export_vectors(record.folder, tmp_path / "both", floor=row["floor"], data_dir=home)
     assert meta["weight_of_the_run"] == row["weight"]
-    assert recall_of(tmp_path / "both", dataset) == pytest.approx(row[RECALL], abs=3e-3)
+    assert recall_of_files(tmp_path / "both", dataset) == pytest.approx(row[RECALL], abs=3e-3)
     for kept in read_floors(home / "tiny", dataset.fingerprint):
         folder = tmp_path / kept["floor"]
         export_vectors("tiny", folder, floor=kept["floor"], data_dir=home)
-        assert recall_of(folder, dataset) == pytest.approx(kept[RECALL], abs=1e-2)
+        assert recall_of_files(folder, dataset) == pytest.approx(kept[RECALL], abs=1e-2)
         assert not (folder / "towers.safetensors").exists()
     other = {"ridge": "profile", "profile": "ridge"}[row["floor"]]
     meta = export_vectors(record.folder, tmp_path / "other", floor=other, data_dir=home)

@@ -22,12 +22,7 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
 from ncfbench.training import vectors
-from ncfbench.training.export import (
-    BEST,
-    export_vectors,
-    require_items,
-    write_recommendations,
-)
+from ncfbench.training.export import BEST, require_items, write_recommendations
 from ncfbench.training.vectors import Vectors, best_items
 
 SETTINGS = SMALL | {"epochs": 2, "learning_rate": 0.03}
@@ -187,11 +182,10 @@ def test_without_validation_a_cut_epoch_is_left_out(tmp_path, tiny_options):
     (folder,) = runs_dir.iterdir()
     record = runs.read(folder)
     assert record.summary["reported_epoch"] == 2 < record.summary["epochs"]
-    recommend(folder, count=50, data_dir=tmp_path)
+    meta = recommend(folder, data_dir=tmp_path)
     found = read(folder / LISTS)
     assert recall_of(found, tiny) == pytest.approx(record.summary["test_recall_at_50"], abs=1e-12)
     assert found.schema.metadata[b"iteration"] == str(ends_of(tiny, 4)[1]).encode()
-    meta = export_vectors(folder, tmp_path / "vectors", data_dir=tmp_path)
     assert (meta["iteration"], meta["parameters"]) == (ends_of(tiny, 4)[1], "of the reported epoch")
 
 
@@ -201,12 +195,11 @@ def test_parameters_without_recall_are_said_to_be(data_dir, tmp_path):
         train(data_dir, tmp_path, progress=StopAt(7), **SETTINGS)
     (folder,) = (path for path in tmp_path.iterdir())
     said = Said()
-    recommend(folder, data_dir=data_dir, said=said)
+    meta = recommend(folder, data_dir=data_dir, said=said)
     assert said.texts[0].endswith("its last iteration, 7, and no recall belongs to them.")
     metadata = read(folder / LISTS).schema.metadata
     assert metadata[b"parameters"] == b"of the last iteration, never evaluated"
     assert metadata[b"iteration"] == b"7"
-    meta = export_vectors(folder, tmp_path / "vectors", data_dir=data_dir)
     assert (meta["iteration"], meta["parameters"]) == (7, metadata[b"parameters"].decode())
 
 
@@ -260,7 +253,6 @@ def test_an_edited_encoder_is_refused(data_dir, tmp_path, monkeypatch):
         for reading in (
             lambda: recommend(whole, data_dir=data_dir),
             lambda: recommend(cut, data_dir=data_dir),
-            lambda: export_vectors(whole, tmp_path / "vectors", data_dir=data_dir),
             lambda: train(data_dir, tmp_path / "cut", **more),
         ):
             with pytest.raises(DataError, match="does not fit the model") as refused:
@@ -288,7 +280,7 @@ def test_a_torn_end_is_said(data_dir, tmp_path, tiny):
     assert last.exists()
 
 
-def named(dataset):
+def with_names(dataset):
     """The same data where the source names its users u900, u901, ... and its items backwards; user
     3 has no link.
     """
@@ -310,8 +302,8 @@ def test_the_source_ids_come_back(data_dir, tmp_path, tiny):
     assert 3 in tiny.users
     tables_by_name = {}
     for name, dataset in (
-        ("numbers", dataclasses.replace(named(tiny), user_ids=None, item_ids=None)),
-        ("names", named(tiny)),
+        ("numbers", dataclasses.replace(with_names(tiny), user_ids=None, item_ids=None)),
+        ("names", with_names(tiny)),
     ):
         (tmp_path / name).mkdir()
         write_best(tmp_path / name / BEST, dataset, trial, trial.parameters)
