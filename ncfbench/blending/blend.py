@@ -7,7 +7,6 @@ For a user, s' = (s - mean) / deviation over his candidates, and a blend of weig
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,18 +27,39 @@ Row = Mapping[str, Any]
 LeftOut: TypeAlias = Callable[[int], NDArray[np.integer]]
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The weight that validation links chose.
-
-    Attributes:
-        heights: of each weight, what was to be large.
-        validation: quality of validation links with the chosen one.
+class Blend:
+    """A floor's and a run's scores of the candidates of held-out links, each with mean 0 and
+    deviation 1 over a user's candidates.
     """
 
-    weight: float
-    heights: Mapping[float, float]
-    validation: Evaluation
+    def __init__(self, floor: Scores, run: Scores, held_out: HeldOut) -> None:
+        self._parts, self._held_out = (floor, run), held_out
+
+    def evaluate(self, weight: float) -> Evaluation:
+        """Return the quality of the links, ranked with a weight of the run."""
+        shares = np.float32(1 - weight), np.float32(weight)
+
+        def blended(users: NDArray[np.integer]) -> Float32:
+            floor, run = (self._standardised(part(users), users) for part in self._parts)
+            return shares[0] * floor + shares[1] * run
+
+        return self._held_out.evaluate(blended)
+
+    def choose(self, metric: str) -> tuple[float, dict[float, float], Evaluation]:
+        """Return the weight of the largest value of a metric, of equal ones the nearest to a half;
+        the value of each weight; and the quality with the chosen one.
+
+        Args:
+            metric: a name of :data:`ncfbench.storage.schemas.QUALITY`, such as ``recall_at_50``.
+        """
+        tried = {weight: self.evaluate(weight) for weight in WEIGHTS}
+        heights = {weight: float(tried[weight].figures[metric] or 0.0) for weight in WEIGHTS}
+        best = max(WEIGHTS, key=lambda weight: (heights[weight], -abs(weight - 0.5)))
+        return best, heights, tried[best]
+
+    def _standardised(self, scores: Float32, users: NDArray[np.integer]) -> Float32:
+        mean, deviation = scale(scores, users, self._held_out.left_out)
+        return np.asarray((scores - mean) / deviation)
 
 
 def scale(
@@ -66,36 +86,6 @@ def scale(
     is_flat = variance <= 1e-10 * np.maximum(squares / np.maximum(count, 1), 1e-30)
     deviation = np.sqrt(np.where(is_flat, 1.0, variance))
     return mean[:, None].astype(np.float32), deviation[:, None].astype(np.float32)
-
-
-def standardised(scores: Scores, held_out: HeldOut) -> Scores:
-    """Return scores with mean 0 and deviation 1 over each user's candidates."""
-
-    def of(users: NDArray[np.integer]) -> Float32:
-        raw = scores(users)
-        mean, deviation = scale(raw, users, held_out.left_out)
-        return np.asarray((raw - mean) / deviation)
-
-    return of
-
-
-def mixed(floor: Scores, own: Scores, weight: float) -> Scores:
-    """Return the weighted sum of standardised scores."""
-    shares = np.float32(1 - weight), np.float32(weight)
-    return lambda users: shares[0] * floor(users) + shares[1] * own(users)
-
-
-def choose(floor: Scores, own: Scores, held_out: HeldOut, metric: str) -> Choice:
-    """Return the weight of the largest value of a metric; of equal ones the nearest to a half.
-
-    Args:
-        floor, own: standardised scores of the candidates of the validation links.
-        metric: a name of :data:`ncfbench.storage.schemas.QUALITY`, such as ``recall_at_50``.
-    """
-    tried = {weight: held_out.evaluate(mixed(floor, own, weight)) for weight in WEIGHTS}
-    heights = {weight: float(each.figures[metric] or 0.0) for weight, each in tried.items()}
-    best = max(WEIGHTS, key=lambda weight: (heights[weight], -abs(weight - 0.5)))
-    return Choice(best, heights, tried[best])
 
 
 def read(folder: Path) -> Row | None:

@@ -10,13 +10,12 @@ import numpy as np
 
 from ncfbench.blending import blend
 from ncfbench.config import Folder, Locations
-from ncfbench.data.lsa import Ids
+from ncfbench.data.content import Split
 from ncfbench.floors import kept
 from ncfbench.floors.floor import refit
 from ncfbench.floors.models import Fitted
 from ncfbench.floors.task import BLOCK_SCORES, HeldOut, Task, columns_of_split
 from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.ranks import Scores
 from ncfbench.storage.schemas import BLEND
 from ncfbench.training.evaluation import BLOCK_USERS, scores_of
 from ncfbench.training.trained import open_data, restore_trained
@@ -75,34 +74,28 @@ def blend_run(
     embedder, reported = restore_trained(record, dataset, say)
     parameters, is_new = reported.parameters, dataset.graph.item_degrees == 0
     users_UxD = embedder.users(parameters).scored
-
-    def of_run(items: Ids) -> Scores:
-        chosen = np.asarray(items, np.int32)
-        items_VxD = embedder.candidates(parameters, chosen, is_new[chosen])
-        size = int(np.clip(BLOCK_SCORES // max(len(chosen), 1), 1, BLOCK_USERS))
-        return scores_of(users_UxD, items_VxD, size)
-
     fitted = {} if fitted is None else fitted
     if key not in fitted:
         fitted[key] = refit(dataset, row)
     task, of_floor = fitted[key]
     splits = HeldOut.of(task, dataset)
 
-    def on_one_scale(split: str) -> tuple[Scores, Scores]:
-        links = splits[split]
-        floor, run = (fit(links.candidates) for fit in (of_floor, of_run))
-        return blend.standardised(floor, links), blend.standardised(run, links)
+    def blend_of(split: Split) -> blend.Blend:
+        items = dataset.candidates(split)
+        items_VxD = embedder.candidates(parameters, items, is_new[items])
+        size = int(np.clip(BLOCK_SCORES // len(items), 1, BLOCK_USERS))
+        scores = scores_of(users_UxD, items_VxD, size)
+        return blend.Blend(of_floor(items), scores, splits[split])
 
-    choice = blend.choose(*on_one_scale("validation"), splits["validation"], metric)
-    test = splits["test"].evaluate(blend.mixed(*on_one_scale("test"), choice.weight))
+    weight, heights, quality = blend_of("validation").choose(metric)
     blended = dict.fromkeys(BLEND.names) | {
         **wanted,
         "metric": metric,
-        "weight": choice.weight,
-        "weights": [*choice.heights],
-        "heights": [*choice.heights.values()],
-        **columns_of_split("validation", choice.validation),
-        **columns_of_split("test", test),
+        "weight": weight,
+        "weights": [*heights],
+        "heights": [*heights.values()],
+        **columns_of_split("validation", quality),
+        **columns_of_split("test", blend_of("test").evaluate(weight)),
         "seconds": time.perf_counter() - begin,
     }
     if replaces or present is None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncfbench.blending import blend
+from ncfbench.blending.blend import Blend, scale
 from ncfbench.blending.vectors import factorise
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.task import HeldOut, Task, contents_of
@@ -29,7 +29,7 @@ def case(tiny):
 )
 def test_the_scale_of_a_user_is_that_of_his_candidates(rows, known):
     users = np.arange(len(rows))
-    mean, deviation = blend.scale(np.float32(rows), users, lambda user: np.array(known, int))
+    mean, deviation = scale(np.float32(rows), users, lambda user: np.array(known, int))
     for user, row in enumerate(rows):
         own = [score for item, score in enumerate(row) if item not in known]
         assert mean[user, 0] == pytest.approx(statistics.fmean(own), abs=1e-6)
@@ -55,29 +55,27 @@ def test_the_weight_is_the_best_of_eleven(tiny, case):
     scores = [np.float64(each(users)) for each in (profiles, drawn)]
     floor, own = ((each - each.mean(1)[:, None]) / each.std(1)[:, None] for each in scores)
     floor = np.nan_to_num(floor)
-    parts = blend.standardised(profiles, held_out), blend.standardised(drawn, held_out)
-    choice = blend.choose(*parts, held_out, "recall_at_10")
-    assert [*choice.heights] == pytest.approx([step / 10 for step in range(11)])
-    for weight, height in choice.heights.items():
+    chosen, heights, quality = Blend(profiles, drawn, held_out).choose("recall_at_10")
+    assert [*heights] == pytest.approx([step / 10 for step in range(11)])
+    for weight, height in heights.items():
         if weight:  # of profiles alone many scores are equal
             mixed = (1 - weight) * floor + weight * own
             expected = recall_by_sort(mixed.__getitem__, tiny, held_out, 10)
             assert height == pytest.approx(expected, abs=1e-3)
-    most = max(choice.heights.values())
-    best = [weight for weight, height in choice.heights.items() if height == most]
-    assert choice.weight == min(best, key=lambda weight: abs(weight - 0.5))
-    assert choice.validation.figures["recall_at_10"] == most
-    assert most >= max(choice.heights[0.0], choice.heights[1.0])
+    most = max(heights.values())
+    best = [weight for weight, height in heights.items() if height == most]
+    assert chosen == min(best, key=lambda weight: abs(weight - 0.5))
+    assert quality.figures["recall_at_10"] == most
+    assert most >= max(heights[0.0], heights[1.0])
 
 
 def test_both_ends_are_the_parts(case):
     held_out, profiles, drawn = case
-    parts = [blend.standardised(each, held_out) for each in (profiles, drawn)]
-    choice = blend.choose(*parts, held_out, "recall_at_50")
+    _, heights, _ = Blend(profiles, drawn, held_out).choose("recall_at_50")
     for weight, scores in ((0.0, profiles), (1.0, drawn)):
         alone = held_out.evaluate(scores).figures["recall_at_50"]
-        assert choice.heights[weight] == pytest.approx(alone, abs=1e-3)
-    assert blend.choose(parts[0], parts[0], held_out, "recall_at_50").weight == 0.5
+        assert heights[weight] == pytest.approx(alone, abs=1e-3)
+    assert Blend(profiles, profiles, held_out).choose("recall_at_50")[0] == 0.5
 
 
 @pytest.mark.parametrize("keeps", [True, False])
