@@ -1,9 +1,12 @@
 """Runs of a small model on the data set ``tiny``, and the numbers that they must repeat."""
 
+import statistics
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 from stopping import StopAt
 
 from ncfbench.config import Locations, complete
@@ -41,16 +44,13 @@ def train(data_dir, runs_dir, *, again=False, progress=None, **more):
     return training.run(complete(SMALL | more), locations, again=again, progress=progress)
 
 
-LISTS = f"vectors/{BEST}"
-"""Where :func:`recommend` writes, below a run's folder."""
-
-
 def recommend(folder, *, data_dir, count=50, said=None):
-    """Export a run's vectors into its folder, with each user's best items of the test; return what
-    ``meta.json`` says.
+    """Export a run's vectors into a folder of its own, with each user's best items of the test;
+    return that folder.
     """
     more = {"top": count, "candidates": "test", "again": True, "data_dir": data_dir}
-    return export_vectors(folder, folder / "vectors", progress=said, **more)
+    export_vectors(folder, folder / "vectors", progress=said, **more)
+    return folder / "vectors"
 
 
 def recall_of_files(folder, dataset):
@@ -67,6 +67,15 @@ def recall_of_files(folder, dataset):
     linked, (user, item) = np.unique(dataset.links("train")[0]), dataset.links("test")
     tested = np.intersect1d(user, linked)
     return np.mean([np.isin(item[user == one], best[one]).mean() for one in tested])
+
+
+def recall_of_lists(folder, dataset):
+    """Recall of test links by the lists of an export, at their length."""
+    rows = pq.read_table(folder / BEST).to_pylist()
+    names = dataset.user_ids.to_pylist() if dataset.user_ids else range(dataset.n_users)
+    linked = Counter(names[user] for user in dataset.links("test")[0])
+    hits = Counter(row["user"] for row in rows if row["hit"])
+    return statistics.fmean(hits[user] / count for user, count in linked.items())
 
 
 def skippable_clock(patch):

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 from invoked import check, invoke
 from tables_of import as_csv, prepare
-from trained import LISTS, recommend
+from trained import recommend
 from trial import Trial
 
 from ncfbench.advice.arms import chance
@@ -21,6 +21,7 @@ from ncfbench.models.towers import UserVectors
 from ncfbench.storage import schemas, tables
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training import run as training
+from ncfbench.training.export import BEST
 
 SIZES = {"batch_size": 64, "epochs": 1, "dimension": 8, "word_dimension": 8, "filters": 8}
 
@@ -102,8 +103,8 @@ def test_recommended_items_are_not_those_of_training(linked_dir, linked, tmp_pat
     """More items than a user may get: each gets all others, once."""
     config = complete({"dataset": "tiny", "encoder": "mf", **SIZES})
     record = training.run(config, Locations(linked_dir, tmp_path))
-    recommend(record.folder, count=999, data_dir=linked_dir)
-    table = tables.read_table(record.folder / LISTS, schemas.recommendations(False, False))
+    folder = recommend(record.folder, count=999, data_dir=linked_dir)
+    table = tables.read_table(folder / BEST, schemas.recommendations(False, False))
     users, items = (table[name].to_numpy() for name in ("user", "item"))
     shown = np.zeros((linked.n_users, linked.n_items), np.int64)
     np.add.at(shown, (users, items), 1)

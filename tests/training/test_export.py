@@ -1,4 +1,4 @@
-"""Vectors that leave the program, and the programs of docs/vectors.md that read them."""
+"""Vectors and lists that leave the program, and the programs of docs/vectors.md that read them."""
 
 import json
 import re
@@ -15,18 +15,20 @@ import pytest
 from invoked import check, invoke
 from safetensors import safe_open
 from tables_of import as_csv, prepare
-from trained import Said, recall_of_files
+from trained import Said, recall_of_files, recall_of_lists
 
 import ncfbench
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs.folder import RunRecord
-from ncfbench.training import export, inference, trained
+from ncfbench.storage import schemas, tables
+from ncfbench.training import export, inference, trained, vectors
 from ncfbench.training import run as training
-from ncfbench.training.export import BEST, FILES
+from ncfbench.training.export import BEST, FILES, require_items, write_recommendations
+from ncfbench.training.vectors import Vectors, best_items
 
-PAGE = (Path(__file__).parents[1] / "docs/vectors.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/vectors.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.M | re.S)
 PAGES_RUN = re.compile(r"runs/synthetic-\S+\w")
 USERS, ITEMS = 60, 250
@@ -89,7 +91,7 @@ def exported(request, tmp_path_factory):
     places = {"data_dir": home / "data", "runs_dir": home / "runs"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "BLOCK_ROWS", 32)
-        more = {"top": 10, "candidates": "test", "progress": said, **places}
+        more = {"top": 50, "candidates": "test", "progress": said, **places}
         meta = ncfbench.export_vectors(record.name, home / "vectors", **more)
     return Exported(request.param, home, dataset, record, meta, " ".join(said.texts))
 
@@ -117,15 +119,96 @@ def test_recall_of_the_files_is_that_of_the_run(exported):
     assert recall == pytest.approx(recorded, abs=1e-12)
 
 
-def test_scores_and_ids_are_those_of_recommendations(exported):
-    rows = pq.read_table(exported.home / "vectors" / BEST).to_pylist()
-    f, g = (dict(zip(*exported.vectors(side), strict=True)) for side in ("users", "items"))
-    assert len(rows) == 10 * USERS
-    found = [f[row["user"]] @ g[row["item"]] for row in rows]
-    assert found == pytest.approx([row["score"] for row in rows], abs=1e-5)
-    lengths = np.linalg.norm([*g.values()], axis=1)
-    is_unit = np.allclose(lengths, 1, atol=1e-6)
+def test_lists_have_the_best_of_all_candidates(exported):
+    """By the files' vectors and a plain sort; equal scores in the order of the items."""
+    dataset, folder = exported.dataset, exported.home / "vectors"
+    table = tables.read_table(folder / BEST, schemas.recommendations(True, True))
+    (users, f), (items, g) = map(exported.vectors, ("users", "items"))
+    place = {item: at for at, item in enumerate(items)}
+    scores, hits = f @ g.T, np.zeros((USERS, ITEMS), bool)
+    hits[dataset.links("test")] = True
+    if dataset.ranks_known_items:
+        scores[dataset.links("train")] = -np.inf
+    else:
+        scores[:, dataset.split != 2] = -np.inf
+    rows = table.to_pylist()
+    assert [row["user"] for row in rows] == [user for user in users for _ in range(50)]
+    for user in range(USERS):
+        best = rows[50 * user : 50 * user + 50]
+        chosen, found = [place[row["item"]] for row in best], [row["score"] for row in best]
+        assert [row["rank"] for row in best] == [*range(1, 51)]
+        assert len({*chosen}) == 50
+        assert found == pytest.approx(scores[user, chosen].tolist(), abs=1e-5)
+        assert found == pytest.approx(sorted(scores[user], reverse=True)[:50], abs=1e-5)
+        assert sorted(zip(np.negative(found), chosen, strict=True)) == [
+            *zip(np.negative(found), chosen, strict=True)
+        ]
+        assert [row["hit"] for row in best] == hits[user, chosen].tolist()
+    recorded = exported.record.summary["test_recall_at_50"]
+    assert recall_of_lists(folder, dataset) == pytest.approx(recorded, abs=1e-12)
+    about = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    assert about["parameters"] == "of the reported epoch"
+    iterations = str(exported.record.summary["iterations"])
+    assert (about["epoch"], about["iteration"]) == ("2", iterations)
+    is_unit = np.allclose(np.linalg.norm(g, axis=1), 1, atol=1e-6)
     assert exported.meta["unit_length"] == is_unit == (exported.model != "history")
+
+
+def test_blocks_of_users_change_no_list(exported, tmp_path, monkeypatch):
+    """Blocks of 16 users, the last of which is partly padding; the run's files stay as they are."""
+    monkeypatch.setattr(vectors, "BLOCK_SCORES", 16 * ITEMS)
+    folder = exported.record.folder
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    more = {"top": 50, "candidates": "test", "data_dir": exported.home / "data"}
+    ncfbench.export_vectors(folder, tmp_path / "v", **more)
+    again, table = (pq.read_table(at / BEST) for at in (tmp_path / "v", exported.home / "vectors"))
+    np.testing.assert_allclose(again["score"].to_numpy(), table["score"].to_numpy(), atol=1e-5)
+    assert again.schema.metadata == table.schema.metadata
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.long_cases("1")
+@pytest.mark.parametrize("users_of_a_block", [1, 2, 9])
+def test_many_ties_against_a_sort(monkeypatch, users_of_a_block):
+    """Scores of -1, 0, -0 and 1: nearly all are ties. Some items are excluded for some users."""
+    monkeypatch.setattr(vectors, "BLOCK_SCORES", 11 * users_of_a_block)
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        f = rng.integers(-1, 2, (5, 1)).astype(np.float32)
+        g = rng.choice(np.array([-1.0, -0.0, 0.0, 1.0], np.float32), (11, 1))
+        taken = [rng.choice(11, rng.integers(0, 5), replace=False) for _ in range(5)]
+        blocks = list(best_items(f, g, np.arange(5), 6, taken.__getitem__))
+        users, best, index = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        assert users.tolist() == [*range(5)]
+        scores = f @ g.T
+        for user in range(5):
+            left = [item for item in range(11) if item not in taken[user]]
+            ranking = sorted(left, key=lambda item: (-scores[user, item], item))[:6]
+            assert index[user].tolist() == ranking
+            assert best[user].tolist() == [scores[user, item] for item in ranking]
+
+
+def test_ids_are_the_source_s_or_numbers(tiny, tmp_path):
+    """Of the same vectors: each row names the same user and item. A user without links has none."""
+    rng, kept = np.random.default_rng(0), tiny.users != 3
+    numbers = {"user_ids": None, "item_ids": None}
+    assert not kept.all()
+    names = {
+        "user_ids": pa.array([f"u{900 + user}" for user in range(tiny.n_users)]),
+        "item_ids": pa.array([f"i{tiny.n_items - item}" for item in range(tiny.n_items)]),
+    }
+    f, g = (rng.normal(size=(n, 3)).astype(np.float32) for n in (tiny.n_users, tiny.n_items))
+    drawn = Vectors(f, g, np.arange(tiny.n_items, dtype=np.int32))
+    rows = []
+    for ids in (numbers, names):
+        dataset = replace(tiny, users=tiny.users[kept], items=tiny.items[kept], **ids)
+        write_recommendations(tmp_path / BEST, dataset, drawn, 4, "test", {})
+        rows.append(pq.read_table(tmp_path / BEST).to_pylist())
+    assert len(rows[0]) == 4 * (len({*tiny.users.tolist()}) - 1)
+    for number, name in zip(*rows, strict=True):
+        user, item = number["user"], number["item"]
+        assert user != 3
+        assert name == number | {"user": f"u{900 + user}", "item": f"i{tiny.n_items - item}"}
 
 
 def test_parquet_holds_the_same_vectors(exported):
@@ -133,8 +216,8 @@ def test_parquet_holds_the_same_vectors(exported):
         table = pq.read_table(exported.home / "vectors" / f"{side}.parquet")
         assert table.column_names == [*columns, "vector"]
         assert table.schema.field("vector").type == pa.list_(pa.float32(), 8)
-        vectors = np.array(table["vector"].to_pylist(), np.float32)
-        np.testing.assert_array_equal(vectors, exported.vectors(side)[1])
+        listed = np.array(table["vector"].to_pylist(), np.float32)
+        np.testing.assert_array_equal(listed, exported.vectors(side)[1])
     names = np.array(["training", "validation", "test"])
     assert table["split"].to_pylist() == names[exported.dataset.split].tolist()
 
@@ -249,7 +332,7 @@ def programs(exported, monkeypatch):
     (commands,) = (text for kind, text in here if kind == "sh")
     running, exporting = (shlex.split(line)[1:] for line in commands.splitlines())
     check(invoke(*running, "--print-config"), 0, 'encoder = "bow"')
-    check(invoke(*exporting, "--again"), 0, "Written: users.npy")
+    check(invoke(*exporting, "--again", "--top", "50", "--candidates", "test"), 0, "Written: users")
     found = [text for kind, text in here if kind == "python"]
     assert len(found) == len(BLOCKS) - 1 == 4
     return found
@@ -288,3 +371,35 @@ def test_pytorch_repeats_the_items_vectors(exported, programs):
     bias /= np.linalg.norm(bias)
     np.testing.assert_allclose(names["item_vector"]("unknown").numpy(), bias, atol=1e-6)
     assert names["scores"].shape == (USERS,)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "count", "split", "message"),
+    [
+        ("bow", 5, 0, "has none. Prepare more links"),
+        ("bow", 0, 2, "--top 0: it must be at least 1"),
+        ("mf", 5, 2, "Train with --encoder cnn, lstm, bow"),
+    ],
+)
+def test_nothing_to_rank_is_refused(tiny, encoder, count, split, message):
+    dataset = replace(tiny, split=np.full_like(tiny.split, split))
+    with pytest.raises(UsageError, match=message):
+        require_items(complete({"encoder": encoder}), dataset, count, "test")
+
+
+@pytest.mark.parametrize("exported", ["bow"], indirect=True)
+def test_from_the_command_line(exported, tmp_path):
+    folder, data_dir = tmp_path / "vectors", exported.home / "data"
+    words = "export", exported.record.folder, folder, "--data-dir", data_dir, "--again"
+    check(invoke(*words, "--top", "0"), 2, "--top 0: it must be at least 1")
+    assert not folder.exists()
+    check(invoke(*words, "--top", "3"), 0, "meta.json, recommendations.parquet in")
+    assert "there are only" not in invoke(*words, "--top", "3").output
+    check(
+        invoke(*words, "--top", "999", "--candidates", "test"),
+        0,
+        "--top 999: there are only 100 items to rank.",
+    )
+    assert pq.read_table(folder / BEST)["rank"].to_pylist()[:101] == [*range(1, 101), 1]
+    check(invoke(*words), 0, "towers.safetensors, meta.json in")
+    assert not (folder / BEST).exists()
