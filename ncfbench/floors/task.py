@@ -45,7 +45,10 @@ class Task:
     @classmethod
     def of(cls, dataset: Dataset, content: Features | None = None) -> Task:
         """Return the task of a data set."""
-        links = _links(*dataset.links("train"), (dataset.n_users, dataset.n_items))
+        graph = dataset.graph  # whose links are in order already
+        rows = graph.link_item, graph.user_offsets.astype(np.int32)
+        ones = np.ones(graph.n_links, np.float32)
+        links = sparse.csr_array((ones, *rows), (dataset.n_users, dataset.n_items))
         return cls(links, content, dataset.ranks_known_items)
 
     @cached_property
@@ -108,7 +111,9 @@ class Task:
             n_items = max(round(APART * len(self.known)), 1)
             candidates = np.sort(rng.choice(self.known, n_items, replace=False))
             is_apart = np.isin(items, candidates)
-        reduced = replace(self, links_UxI=_links(users[~is_apart], items[~is_apart], shape))
+        ends = users[~is_apart], items[~is_apart]
+        links = sparse.csr_array((np.ones(len(ends[0]), np.float32), ends), shape)
+        reduced = replace(self, links_UxI=links)
         return reduced, HeldOut(reduced, users[is_apart], items[is_apart], candidates)
 
 
@@ -213,7 +218,3 @@ def _feature_columns(dataset: Dataset) -> Ids:
 def _derived(dataset: Dataset) -> Mapping[str, Any]:
     facts: Mapping[str, Any] = dataset.manifest.get("derived_features", {})
     return facts
-
-
-def _links(users: Ids, items: Ids, shape: tuple[int, int]) -> sparse.csr_array:
-    return sparse.csr_array((np.ones(len(users), np.float32), (users, items)), shape)

@@ -180,38 +180,19 @@ def test_a_floor_with_a_chosen_penalty_comes_first():
     assert named([], None) is named([given], "ease") is None
 
 
-def test_what_cannot_be_exported_is_refused(trained, tmp_path):
+REFUSED = [
+    ("RUN --floor ials", 2, ["keeps no floor 'ials'", "ncfbench floor tiny --floors ials"]),
+    ("tiny --floor ridge --top 3 --candidates x", 2, ["--candidates 'x': it is one of all, test."]),
+    ("tiny", 2, ["Name the floor", "--floor ridge"]),
+    ("nobody --floor ridge", 3, ["No data set nobody is in", "There is no run 'nobody'"]),
+    ("RUN --on-all-links --top 3 --candidates test", 2, ["nothing is held out"]),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "texts"), REFUSED)
+def test_what_cannot_be_exported_is_refused(trained, tmp_path, words, code, texts):
     record, _, home = trained
-    places = ("--data-dir", home)
-    check(
-        invoke("export", record.folder, tmp_path / "v", "--floor", "ials", *places),
-        2,
-        "keeps no floor 'ials'",
-        "ncfbench floor tiny --floors ials",
-    )
-    check(
-        invoke(
-            "export",
-            "tiny",
-            tmp_path / "v",
-            "--floor",
-            "ridge",
-            "--top",
-            "3",
-            "--candidates",
-            "x",
-            *places,
-        ),
-        2,
-        "--candidates 'x': it is one of all, test.",
-    )
-    check(invoke("export", "tiny", tmp_path / "v", *places), 2, "Name the floor", "--floor ridge")
-    check(
-        invoke("export", "nobody", tmp_path / "v", "--floor", "ridge", *places),
-        3,
-        "No data set nobody is in",
-        "There is no run 'nobody'",
-    )
-    both = ("--on-all-links", "--top", "3", "--candidates", "test")
-    check(invoke("export", record.folder, tmp_path / "v", *both, *places), 2, "nothing is held out")
+    source, *flags = words.replace("RUN", str(record.folder)).split()
+    flags += ["--data-dir", home]
+    check(invoke("export", source, tmp_path / "v", *flags), code, *texts)
     assert not (tmp_path / "v").exists()
