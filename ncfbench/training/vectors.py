@@ -40,7 +40,7 @@ RANKS = (128, 256, 512, 1024)
 LOST_RECALL = 0.003
 """Recall@50 of validation links that the vectors of a floor may lose."""
 BLOCK_ROWS = 2**15
-"""Items that are embedded at a time."""
+"""Items that are embedded at a time, and rows of a group in a Parquet file."""
 ALL_LINKS = "on-all-links"
 """Folder within a run of the same run trained on all links."""
 
