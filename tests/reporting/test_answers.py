@@ -230,11 +230,7 @@ def test_the_report_begins_with_it(tmp_path, monkeypatch):
     )
     assert "Quality on" not in printed.stdout
     check(invoke("report", tmp_path, "--full"), 0, "Quality on")
-    check(
-        invoke("report", "absent", "--runs-dir", tmp_path),
-        2,
-        "absent is no folder, and no sweep below",
-    )
+    check(invoke("report", tmp_path / "absent"), 2, "absent is no folder.")
     (row,) = json.loads(invoke("report", tmp_path, "--json").stdout)["answers"]
     assert row["recommended"] == "cnn sg strat-ns"
     assert [floor["best_arm"] for floor in row["floors"]] == ["passes", "passes"]

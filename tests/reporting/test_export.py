@@ -10,7 +10,6 @@ from invoked import check, invoke
 
 from ncfbench.data.sources import prepare_command
 from ncfbench.reporting import beside
-from ncfbench.reporting.beside import SWEEPS
 from ncfbench.reporting.render import html
 from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import RECORDS
@@ -22,16 +21,12 @@ def test_an_export_stands_by_itself(tmp_path):
     folder, target = write_folder(tmp_path / "runs"), tmp_path / "kept"
     (next(folder.glob("*/config.json")).parent / "checkpoints").mkdir()
     (folder / beside.FILE).write_text(json.dumps({"f" * 64: MANIFEST}))
-    sweep = Path(SWEEPS) / "mine.toml"
-    (folder / SWEEPS).mkdir()
-    (folder / sweep).write_text('title = "Mine"\nsampler = ["iid"]\n')
     words = ("report", "--data-dir", tmp_path / "data", "--json", "--runs-dir")
     result = invoke(*words, folder, "--export", target)
     assert result.exit_code == 0, result.output
     assert f"Exported to {target}: 12 runs" in result.stderr
     names = {path.name for path in target.rglob("*") if path.is_file()}
-    assert names == {*RECORDS, "speedup.parquet", "recall.parquet", "datasets.json", "mine.toml"}
-    assert (target / sweep).read_bytes() == (folder / sweep).read_bytes()
+    assert names == {*RECORDS, "speedup.parquet", "recall.parquet", "datasets.json"}
     assert len(list(target.glob("*/summary.parquet"))) == 12
     assert not list(target.rglob("checkpoints"))
     check(invoke("report", target, "--verify"), 0, "0 do not match")
