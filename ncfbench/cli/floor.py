@@ -60,7 +60,7 @@ def floor(
     from ncfbench.floors.floor import floor as fit_floors
     from ncfbench.floors.models import FLOORS
     from ncfbench.reporting.render.terminal import make_console
-    from ncfbench.reporting.views.floors import exposure_table, floors_table
+    from ncfbench.reporting.views.floors import floors_table
     from ncfbench.storage.schemas import OF_USERS
 
     seconds = options.parse_duration(budget, "--budget")
@@ -85,4 +85,4 @@ def floor(
         print_json(document)
         return
     table = floors_table(result.dataset, result.rows, result.notes)
-    print_views(table, exposure_table(result.dataset, result.rows), f"Kept: {result.path}")
+    print_views(table, f"Kept: {result.path}")

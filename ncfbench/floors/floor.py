@@ -30,7 +30,7 @@ from ncfbench.floors.task import (
     contents_of,
     tries_features,
 )
-from ncfbench.runs.quality import COMPARED, Evaluation, Exposure
+from ncfbench.runs.quality import COMPARED, Evaluation
 from ncfbench.runs.ranks import Scores
 from ncfbench.storage import locks, tables
 from ncfbench.storage.free_space import available_memory
@@ -375,8 +375,7 @@ def measure(
         fitted = floor.fit(task, best)
         scores = _finite(fitted(test.candidates))
         done = time.perf_counter()
-        exposure = Exposure(task.item_degrees[test.candidates])
-        evaluation = test.evaluate(scores, exposure)
+        evaluation = test.evaluate(scores)
         ranked = time.perf_counter()
         if links := case.splits.get("validation"):
             validation = links.evaluate(_finite(fitted(links.candidates)))
@@ -400,7 +399,6 @@ def measure(
         "ranking_seconds": ranked - done,
         "data_fingerprint": case.dataset.fingerprint,
     }
-    row |= {f"test_{name}": value for name, value in exposure.figures().items()}
     row |= {} if validation is None else columns_of_split("validation", validation)
     return row | columns_of_split("test", evaluation)
 

@@ -17,7 +17,7 @@ from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids, tfidf
 from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
-from ncfbench.runs.quality import Evaluation, Exposure, Ranking
+from ncfbench.runs.quality import Evaluation, Ranking
 from ncfbench.runs.ranks import Scores, by_user, rank_links
 from ncfbench.storage.schemas import EVALUATED, OF_USERS
 
@@ -156,20 +156,14 @@ class HeldOut:
         """Number of scores that are ranked."""
         return self.n_users * len(self.candidates)
 
-    def evaluate(
-        self, scores: Scores, exposure: Exposure | None = None, block_users: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, scores: Scores, block_users: int | None = None) -> Evaluation:
         """Return the quality of a ranking by scores of the candidates.
 
         Args:
-            exposure: receives the list of each user who has a held-out link.
             block_users: users whose scores are asked for at a time.
         """
         size = block_users or max(BLOCK_SCORES // len(self.candidates), 1)
-        watch = None if exposure is None else exposure.add
-        return self.ranking(
-            rank_links(scores, self._users, self._index, size, self.left_out, watch)
-        )
+        return self.ranking(rank_links(scores, self._users, self._index, size, self.left_out))
 
 
 def columns_of_split(split: Split, quality: Evaluation) -> dict[str, Any]:

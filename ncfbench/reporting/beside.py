@@ -58,7 +58,7 @@ def keep_rows(path: Path, rows: Rows, schema: pa.Schema) -> Path:
     """
     fresh = [{name: row.get(name) for name in schema.names} for row in rows]
     try:
-        kept = tables.read_rows(path, schema)
+        kept = tables.read_table(path, schema).select(schema.names).to_pylist()
     except DataError:
         kept = None
     if kept != fresh:

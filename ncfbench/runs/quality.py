@@ -1,5 +1,5 @@
 """Ranking quality of held-out links: recall@M, NDCG@M, hit rate at M and MRR, with errors and
-chance levels; and what the lists of all users expose.
+chance levels.
 
 For each user who has a held-out link of the split, N items are ranked: the held-out items of the
 split, or all items but those of his training links, as the data set was split. A user's relevant
@@ -42,7 +42,7 @@ from ncfbench.catalog import find_encoder
 from ncfbench.data.content import Split
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError
-from ncfbench.runs.ranks import Ranks, Row
+from ncfbench.runs.ranks import Ranks
 from ncfbench.statistics.intervals import Difference, crossed, standard_error
 from ncfbench.storage.schemas import CUTOFFS
 
@@ -227,47 +227,6 @@ def best_of_tie(relevant: int, items: int, above: int = 0) -> list[float]:
     reciprocal = np.sum(beyond[:-1] * relevant / left / (above + np.arange(1, last + 1)))
     draws = np.clip(np.subtract(CUTOFFS, above), 0, last)
     return [*(1 - beyond[draws]).tolist(), float(reciprocal)]
-
-
-class Exposure:
-    """Exposure of items by the lists of all users at each cutoff M: the share of all candidates
-    that stand in any of them, and the training links of a recommended item, on average over the
-    places of the lists; the mean over all orders of equal scores.
-
-    Args:
-        popularity: int[C], training links of each candidate.
-    """
-
-    def __init__(self, popularity: NDArray[np.integer]) -> None:
-        self._popularity = popularity
-        self._missed = {m: np.ones(len(popularity)) for m in CUTOFFS}
-        self._links, self._places = dict.fromkeys(CUTOFFS, 0.0), dict.fromkeys(CUTOFFS, 0)
-
-    def add(self, scores: Row, ordered: Row) -> None:
-        """Add the list of a user.
-
-        Args:
-            scores: of all candidates, -inf for those that are not his.
-            ordered: of his, ascending.
-        """
-        near = np.flatnonzero(scores >= ordered[-min(max(CUTOFFS), len(ordered))])
-        for m in CUTOFFS:
-            places = min(m, len(ordered))
-            above = near[scores[near] > ordered[-places]]
-            tied = near[scores[near] == ordered[-places]]
-            share = (places - len(above)) / len(tied)
-            self._missed[m][above] = 0.0
-            self._missed[m][tied] *= 1 - share
-            self._links[m] += self._popularity[above].sum() + share * self._popularity[tied].sum()
-            self._places[m] += places
-
-    def figures(self) -> dict[str, float]:
-        """Return the values of :data:`ncfbench.storage.schemas.EXPOSURE`."""
-        figures = {}
-        for m in CUTOFFS:
-            figures[f"coverage_at_{m}"] = float(np.mean(1 - self._missed[m]))
-            figures[f"popularity_at_{m}"] = self._links[m] / max(self._places[m], 1)
-        return figures
 
 
 def can_rank(encoder: str, dataset: Dataset) -> bool:

@@ -48,7 +48,6 @@ def rank_links(
     index: NDArray[np.integer],
     block_users: int,
     left_out: Callable[[int], NDArray[np.integer]] | None = None,
-    watch: Callable[[Row, Row], None] | None = None,
 ) -> Ranks:
     """Rank each link's item among its user's candidates.
 
@@ -57,8 +56,6 @@ def rank_links(
         index: the index of its item among the candidates.
         block_users: users whose scores are asked for, and in memory, at a time.
         left_out: returns the indices that are no candidates of a user; no link is to one.
-        watch: receives the scores of each user, -inf where left out, and those of his candidates,
-            ascending.
     """
     ranks = Ranks(np.empty(len(users), np.int64), np.empty(len(users), np.int64))
     ranked, row_of_link = np.unique(users, return_inverse=True)
@@ -72,8 +69,6 @@ def rank_links(
                 row = row.copy()
                 row[excluded] = -np.inf
             ranks.above[links], ranks.equal[links] = ranks_among(row, linked, len(excluded))
-            if watch is not None:
-                watch(row, np.sort(row)[len(excluded) :])
     return ranks
 
 

@@ -112,12 +112,11 @@ SUMMARY = _schema(
 epoch. ``reported_by``: the rule that chose it (:mod:`ncfbench.runs.reported`).
 """
 
-EXPOSURE = tuple(f"{name}_at_{m}" for m in CUTOFFS for name in ("coverage", "popularity"))
 FLOOR = _schema(
     "floor",
     "text: dataset floor content settings chosen_by number: penalty numbers: penalties recalls",
     "number: content_seconds fit_seconds choice_seconds ranking_seconds",
-    ["number:", *QUALITY_COLUMNS, *(f"test_{name}" for name in EXPOSURE)],
+    ["number:", *QUALITY_COLUMNS],
     ["floats:", *OF_USERS["test"], *OF_USERS["validation"]],
     "text: data_fingerprint environment_key",
 )
@@ -130,8 +129,7 @@ validation, what stood in for it, or given; ``recalls``: recall@50 there with ea
 
 ``content_seconds``: vectors of the items, which floors share, derived features included;
 ``fit_seconds``: the fit with the penalty of the row; ``choice_seconds``: all that chose it;
-``ranking_seconds``: the test links. ``coverage``: share of the candidates that are among the M best
-of any user with a test link; ``popularity``: mean training links of these items.
+``ranking_seconds``: the test links.
 The columns of :data:`OF_USERS` are as in :data:`EVALUATION`; those of validation links are null
 where there are none.
 """

@@ -75,7 +75,7 @@ def test_known_items_are_ranked_without_those_of_training(folder):
     )
     degrees = np.bincount(data.links("train")[1], minlength=data.n_items)
     test_items = sorted({item for _, item in test})
-    recalls, missed, shares = [], np.ones(data.n_items), dict.fromkeys(test_items, 0.0)
+    recalls, shares = [], dict.fromkeys(test_items, 0.0)
     users = sorted({user for user, _ in test})
     for user in users:
         ranked = [item for item in range(data.n_items) if (user, item) not in training]
@@ -87,14 +87,12 @@ def test_known_items_are_ranked_without_those_of_training(folder):
 
         own = [item for other, item in test if other == user]
         recalls.append(sum(within(item, 50) for item in own) / len(own))
-        missed[ranked] *= [1 - within(item, 10) for item in ranked]
         for item in own:
             shares[item] += within(item, 50) / len(own) / len(users)
     row = found.rows[0]
     assert row["test_user_recalls"] == pytest.approx(recalls)
     assert row["test_item_shares"] == pytest.approx(list(shares.values()))
     assert row["test_recall_at_50"] == pytest.approx(np.mean(recalls))
-    assert row["test_coverage_at_10"] == pytest.approx(np.mean(1 - missed))
     assert row["test_cold_users"] == 0
     assert row["validation_recall_at_50"] is not None
     assert found.rows[1]["test_recall_at_50"] > row["test_recall_at_50_chance"]
@@ -307,6 +305,15 @@ def test_a_penalty_at_an_end_of_its_range_is_named(folder, penalty, said):
         f"ridge: {penalty:g} is the {said} of its penalties, and a better one may lie beyond: see"
         " --penalty."
     ] * (said is not None)
+
+
+def test_new_and_known_items_are_noted_apart(folder):
+    row = fitted(folder, "cold", floors=["ridge"]).rows[0]
+    kinds = {"test_recall_at_50_new_items": 0.25, "test_recall_at_50_known_items": 0.5}
+    notes = floors_table("warm", [row | kinds]).notes
+    assert "Links to new items: recall@50 ridge 0.250." in notes
+    assert "Links to known items: recall@50 ridge 0.500." in notes
+    assert not any("items: recall" in note for note in floors_table("cold", [row]).notes)
 
 
 def test_an_interrupt_keeps_what_is_done(folder, monkeypatch):

@@ -68,7 +68,6 @@ def test_the_order_of_the_items_file_changes_no_floor(folder):
         for name in ("popular", "reversed")
     }
     columns = [f"{split}_{name}" for split in ("validation", "test") for name in QUALITY]
-    columns += [f"test_{name}_at_{m}" for name in ("coverage", "popularity") for m in (10, 50)]
     for name, row in rows["popular"].items():
         other = rows["reversed"][name]
         for column in columns:

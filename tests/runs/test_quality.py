@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.runs.quality import Evaluation, Exposure, Ranking, best_of_tie, difference
+from ncfbench.runs.quality import Evaluation, Ranking, best_of_tie, difference
 from ncfbench.runs.ranks import Ranks, rank_links
 from ncfbench.statistics.intervals import standard_error
 from ncfbench.storage.schemas import CUTOFFS, MEASURES, QUALITY
@@ -306,37 +306,6 @@ def test_new_and_known_items_are_measured_apart():
     known = ranking_of(links, 200, is_new=np.zeros(6, bool))(ranks).figures
     assert known["recall_at_50_known_items"] == known["recall_at_50"]
     assert known["recall_at_50_new_items"] is None
-
-
-@given(st.data(), st.integers(1, 5), st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
-def test_exposure_is_the_mean_over_all_orders(data, n_items, n_users):
-    """Of the lists of all users, each of whose ties are in an order of their own."""
-    row = st.lists(st.sampled_from([-math.inf, 0, 1, 2]), min_size=n_items, max_size=n_items)
-    rows = data.draw(
-        st.lists(row.filter(lambda row: max(row) >= 0), min_size=n_users, max_size=n_users)
-    )
-    popularity = np.array(
-        data.draw(st.lists(st.integers(0, 9), min_size=n_items, max_size=n_items))
-    )
-    lists: list[list[list[int]]] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ncfbench.runs.quality.CUTOFFS", (1, 3))
-        exposure = Exposure(popularity)
-        for row in rows:
-            scores = np.array(row, np.float32)
-            exposure.add(scores, np.sort(scores[np.isfinite(scores)]))
-            own = np.flatnonzero(np.isfinite(scores)).tolist()
-            lists.append([[own[i] for i in order] for order in orders_of([row[i] for i in own])])
-        found = exposure.figures()
-    for m in (1, 3):
-        coverages, links = [], []
-        for chosen in itertools.product(*lists):
-            listed = [item for order in chosen for item in order[:m]]
-            coverages.append(len({*listed}) / n_items)
-            links.append(popularity[listed].mean())
-        assert found[f"coverage_at_{m}"] == pytest.approx(statistics.fmean(coverages))
-        assert found[f"popularity_at_{m}"] == pytest.approx(statistics.fmean(links))
 
 
 def test_chance_of_the_best_rank_among_many_items():

@@ -44,12 +44,14 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
     for content in dict.fromkeys(row["content"] for row in rows if row["content"]):
         readers = " and ".join(row["floor"] for row in rows if row["content"] == content)
         notes.append(f"Content of {readers}: {content.replace('features', 'dense features')}.")
+    parts = {"new_items": "Links to new items", "known_items": "Links to known items"}
     if users := rows[0]["test_cold_users"]:
-        column = f"test_recall_at_{COMPARED}_cold_users"
-        recalls = ", ".join(f"{row['floor']} {row[column]:.3f}" for row in rows)
-        notes.append(
-            f"{users:,.0f} users without training links stand apart: recall@{COMPARED} {recalls}."
-        )
+        parts["cold_users"] = f"{users:,.0f} users without training links stand apart"
+    for part, words in parts.items():
+        column = f"test_recall_at_{COMPARED}_{part}"
+        if rows[0][column] is not None:
+            recalls = ", ".join(f"{row['floor']} {row[column]:.3f}" for row in rows)
+            notes.append(f"{words}: recall@{COMPARED} {recalls}.")
     notes += [CERTAIN] * (chances[f"recall@{COMPARED}"] >= 1)
     by = dict.fromkeys(row["chosen_by"] for row in rows if row["chosen_by"] not in (None, "given"))
     notes += [f"Penalties are chosen by recall@{COMPARED} of {text}." for text in by]
@@ -60,30 +62,6 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
         if (end := _end(row))
     ]
     return Table.of(f"Floors of {dataset}", cols, rows, [*notes, *more], name="floors")
-
-
-def exposure_table(dataset: str, rows: Sequence[Row]) -> Table:
-    """Return what the floors recommend, and recall of new and of known items where both are."""
-    cols = [
-        Col("floor", "floor"),
-        *(Col(f"coverage@{m}", f"test_coverage_at_{m}", ".3f") for m in (10, COMPARED)),
-        *(Col(f"links@{m}", f"test_popularity_at_{m}", ",.1f") for m in (10, COMPARED)),
-    ]
-    notes = [
-        "coverage@M: share of the candidates that are among the M best of any user; links@M: mean"
-        " training links of these items."
-    ]
-    recall = f"test_recall_at_{COMPARED}"
-    if any(row[f"{recall}_new_items"] is not None for row in rows):
-        cols += [
-            Col("recall, new", f"{recall}_new_items", ".3f"),
-            Col("recall, known", f"{recall}_known_items", ".3f"),
-        ]
-        notes.append(
-            f"recall@{COMPARED} of links to new items, which have no training link, and to known"
-            " ones, both in one ranking."
-        )
-    return Table.of(f"What the floors of {dataset} recommend", cols, rows, notes, name="exposure")
 
 
 def _end(row: Row) -> str:
