@@ -49,10 +49,48 @@ def find_fault(curve: Sequence[Row]) -> Fault | None:
             chance level; whether the loss had come down, and still falls, where there are
             :data:`LEAST_PROBES`.
     """
-    fault = _at_chance(curve) or _rise(curve)
-    if fault or len(curve) <= LEAST_PROBES:
+    evaluated = [row for row in curve if row.get("test_recall_at_50_error") is not None]
+    if evaluated and (fault := _at_chance(evaluated[-1])):
         return fault
-    return _dip(curve) or _falling(curve)
+    losses = {row["iteration"]: row["probe_loss"] for row in curve}
+    start = losses.get(0, math.inf)
+    if losses and not any(loss < start for loss in losses.values()):
+        return Fault(
+            "rise",
+            f"its loss was never below the {start:.4g} before training",
+            "Use a smaller learning rate, or train longer.",
+        )
+    if len(curve) <= LEAST_PROBES:
+        return None
+    lowest, last = min(losses, key=lambda iteration: losses[iteration]), curve[-1]["iteration"]
+    if lowest <= curve[FIRST_PROBES]["iteration"]:
+        return Fault(
+            "dip",
+            f"its smallest loss comes at iteration {lowest:,} of {last:,}, one of the first probes",
+            "Use another learning rate or a smaller batch, or train longer.",
+        )
+    before = min(loss for iteration, loss in losses.items() if iteration <= 0.75 * last)
+    fall, late = curve[1]["probe_loss"] - losses[lowest], before - losses[lowest]
+    if fall <= 0 or late < FALLING_SHARE * fall:
+        return None
+    return Fault(
+        "falling",
+        f"its loss made {100 * late / fall:.0f} % of its fall in the last quarter of the run",
+        "Train longer, or use a larger learning rate or a smaller batch.",
+    )
+
+
+def _at_chance(last: Row) -> Fault | None:
+    recall, chance = last["test_recall_at_50"], last["test_recall_at_50_chance"]
+    error = _error_of(last, "test_recall_at_50")
+    if chance >= 1 or recall > chance + CLEAR_ERRORS * error:
+        return None
+    return Fault(
+        "chance",
+        f"its recall@50 of {recall:.3f} at the end (error {error:.3f}) is that of chance,"
+        f" {chance:.3f}",
+        "Train longer, or use another learning rate or a smaller batch.",
+    )
 
 
 def why_no_ratio(runs: Sequence[RunRecord]) -> str | None:
@@ -72,63 +110,6 @@ def why_no_ratio(runs: Sequence[RunRecord]) -> str | None:
             seed = f" (seed {run.config.seed})" if len(runs) > 1 else ""
             return f"{title}{seed} has not trained: {fault.finding}. {fault.remedy}"
     return None
-
-
-def _at_chance(curve: Sequence[Row]) -> Fault | None:
-    evaluated = [row for row in curve if row.get("test_recall_at_50_error") is not None]
-    if not evaluated:
-        return None
-    last = evaluated[-1]
-    recall, chance = last["test_recall_at_50"], last["test_recall_at_50_chance"]
-    error = _error_of(last, "test_recall_at_50")
-    if chance >= 1 or recall > chance + CLEAR_ERRORS * error:
-        return None
-    return Fault(
-        "chance",
-        f"its recall@50 of {recall:.3f} at the end (error {error:.3f}) is that of chance,"
-        f" {chance:.3f}",
-        "Train longer, or use another learning rate or a smaller batch.",
-    )
-
-
-def _rise(curve: Sequence[Row]) -> Fault | None:
-    if not curve or curve[0]["iteration"]:
-        return None
-    start = curve[0]["probe_loss"]
-    if any(row["probe_loss"] < start for row in curve):
-        return None
-    return Fault(
-        "rise",
-        f"its loss was never below the {start:.4g} before training",
-        "Use a smaller learning rate, or train longer.",
-    )
-
-
-def _dip(curve: Sequence[Row]) -> Fault | None:
-    lowest = min(curve, key=lambda row: row["probe_loss"])
-    if lowest["iteration"] > curve[FIRST_PROBES]["iteration"]:
-        return None
-    return Fault(
-        "dip",
-        f"its smallest loss comes at iteration {lowest['iteration']:,} of"
-        f" {curve[-1]['iteration']:,}, one of the first probes",
-        "Use another learning rate or a smaller batch, or train longer.",
-    )
-
-
-def _falling(curve: Sequence[Row]) -> Fault | None:
-    begun = 0.75 * curve[-1]["iteration"]
-    before = min(row["probe_loss"] for row in curve if row["iteration"] <= begun)
-    lowest = min(row["probe_loss"] for row in curve)
-    fall = curve[1]["probe_loss"] - lowest
-    if fall <= 0 or before - lowest < FALLING_SHARE * fall:
-        return None
-    share = (before - lowest) / fall
-    return Fault(
-        "falling",
-        f"its loss made {100 * share:.0f} % of its fall in the last quarter of the run",
-        "Train longer, or use a larger learning rate or a smaller batch.",
-    )
 
 
 def above_chance_at(record: RunRecord, split: Split, chance: float) -> float | None:
