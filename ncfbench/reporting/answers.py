@@ -19,10 +19,9 @@ from ncfbench.reporting.arms import Arm, rank_soonest
 from ncfbench.reporting.blends import BlendResult, blend_of
 from ncfbench.reporting.floors import FloorResult, best_of
 from ncfbench.reporting.formats import counted
-from ncfbench.reporting.frames import Run, grouped
+from ncfbench.reporting.frames import Run, compared_by, grouped
 from ncfbench.reporting.quality import RECALL, TEST_RECALL
 from ncfbench.reporting.table import slug
-from ncfbench.runs.arms import ARM_SETTINGS, Variant
 from ncfbench.runs.convergence import above_chance_at
 from ncfbench.runs.curves import curves_of
 from ncfbench.runs.labels import NO_CHOICES, choices_label, other_revisions
@@ -239,14 +238,10 @@ def _arms_of(runs: Iterable[Run]) -> list[dict[int, Run]]:
     """Return the runs of each arm by seed, of those that differ in epochs alone the longest."""
     arms: dict[tuple[Any, ...], dict[int, Run]] = {}
     for run in runs:
-        config = run.config
-        left_out = {*ARM_SETTINGS, *config.sampler_settings, "epochs"}
-        settings = (item for item in config.to_dict().items() if item[0] not in left_out)
-        key = Variant.of(config), tuple(settings), tuple(sorted(run.revisions.items()))
-        by_seed = arms.setdefault(key, {})
-        longest = by_seed.get(config.seed, run)
+        by_seed = arms.setdefault((run.variant, *compared_by(run, but={"epochs"})), {})
+        longest = by_seed.get(run.config.seed, run)
         if run.summary["epochs"] >= longest.summary["epochs"]:
-            by_seed[config.seed] = run
+            by_seed[run.config.seed] = run
     return [dict(sorted(arm.items())) for arm in arms.values()]
 
 

@@ -147,15 +147,15 @@ def group(records: Iterable[RunRecord], baseline: str | None = None) -> list[lis
     ]
 
 
-def compared_by(record: RunRecord, tried: Container[str] = ()) -> tuple[Any, ...]:
+def compared_by(record: RunRecord, but: Container[str] = ()) -> tuple[Any, ...]:
     """Return the key of the runs that compare with a run: their data, shared settings, and the
     revisions of their classes.
 
     Args:
-        tried: settings that may differ too.
+        but: settings that may differ too.
     """
     shared = shared_settings(record.config).items()
-    settings = {name: value for name, value in shared if name not in tried}
+    settings = {name: value for name, value in shared if name not in but}
     return (
         *(settings[name] for name in ("dataset", "encoder", "loss")),
         record.data_fingerprint,
