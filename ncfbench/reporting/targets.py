@@ -30,15 +30,12 @@ def sensitivity(runs: Sequence[Run], measure: str) -> list[Target]:
     recall@50 first rises to it, both linear between evaluations. The levels are common to all
     variants and seeds. A seed is censored at a level that it does not reach, or that it has passed
     at its first evaluation (:class:`ncfbench.statistics.speedups.AtTarget`).
-
     """
     pairs: dict[Variant, list[tuple[Arm, Arm]]] = {}
     for variant, own in by_variant(runs).items():
         both = paired(own.values())
-        same = all(run.environment["key"] == base.environment["key"] for run, base in both)
-        is_timed = all(run.is_timed and base.is_timed for run, base in both)
         is_baseline = variant == next(iter(own.values())).baseline
-        if is_baseline or not is_timed or not same:
+        if is_baseline or any(run.shorter is None for run, _ in both):
             continue
         curves = [(falling(run, measure), falling(base, measure)) for run, base in both]
         if curves and all(arm.losses for pair in curves for arm in pair):
