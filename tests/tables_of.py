@@ -106,7 +106,7 @@ def named_links(dataset):
 
 def texts_of(dataset):
     """The words of each item, through the stored vocabulary."""
-    words = ["", *dataset.vocabulary.words]
+    words = ["", *dataset.vocabulary]
     texts = map(dataset.texts.__getitem__, range(dataset.n_items))
     return [[words[token] for token in text] for text in texts]
 

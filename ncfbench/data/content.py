@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.data.features import Float32
-from ncfbench.data.text import Int32, Texts, Vocabulary
+from ncfbench.data.text import Int32, Texts
 from ncfbench.data.words import is_unspaced
 
 Split = Literal["train", "validation", "test"]
@@ -30,7 +30,7 @@ class Content:
         n_users: number of users; ids are 0..n_users-1.
         users, items: int32[links], the ends of each link.
         texts: the token ids (from 1) of each item.
-        vocabulary: the words the ids stand for.
+        vocabulary: words by falling count, ties alphabetically; word i has the token id i + 1.
         split: uint8[n_items], an index into :data:`SPLITS`. Where links are held out one by one, an
             item with a training link, or without a held-out one, is of train, and another of
             validation if a link of it is, else of test.
@@ -45,7 +45,7 @@ class Content:
     users: Int32
     items: Int32
     texts: Texts
-    vocabulary: Vocabulary
+    vocabulary: tuple[str, ...]
     split: NDArray[np.uint8]
     user_ids: pa.StringArray | None = None
     item_ids: pa.StringArray | None = None
@@ -68,7 +68,7 @@ class Content:
         )
         for array in (self.users, self.items, self.texts.lengths, self.texts.words, self.split):
             digest.update(np.ascontiguousarray(array).data)
-        digest.update("\n".join(self.vocabulary.words).encode())
+        digest.update("\n".join(self.vocabulary).encode())
         for kind, ids in (("users", self.user_ids), ("items", self.item_ids)):
             if ids is not None:
                 # The count keeps a name from moving from one list into the next.
@@ -94,14 +94,14 @@ class Content:
             "links": len(self.users),
             "training_links": int(is_training.sum()),
             **self._held_out_counts(is_training, is_test),
-            "vocabulary": len(self.vocabulary.words),
+            "vocabulary": len(self.vocabulary),
             "words_max": int(lengths.max()),
             "words_min": int(lengths.min()),
             "words_mean": round(float(lengths.mean()), 2),
             "words_median": float(np.median(lengths)),
             "items_without_text": int((lengths == 0).sum()),
         }
-        is_unspaced_word = np.array([False, *map(is_unspaced, self.vocabulary.words)])
+        is_unspaced_word = np.array([False, *map(is_unspaced, self.vocabulary)])
         if is_unspaced_word.any():
             text_of_word = np.repeat(np.arange(len(lengths)), lengths)
             texts = np.unique(text_of_word[is_unspaced_word[self.texts.words]])

@@ -54,10 +54,10 @@ def with_derived(
         # It imports SciPy's solvers, which other data do without.
         from ncfbench.data.lsa import lsa
 
-        shape = len(content.vocabulary.words), np.flatnonzero(is_training), options.lsa
+        shape = len(content.vocabulary), np.flatnonzero(is_training), options.lsa
         wanted["lsa"] = partial(lsa, content.texts, *shape)
     if (checkpoint := getattr(options, "embed", None)) is not None:
-        if not content.vocabulary.words:
+        if not content.vocabulary:
             raise UsageError(f"--embed {checkpoint} reads texts, and the items have none.")
         encode = embed or pkgutil.resolve_name(EMBED)
         wanted["embed"] = lambda: encode(checkpoint, pieces())[0]

@@ -66,7 +66,7 @@ class Dataset(Content):
     @property
     def n_words(self) -> int:
         """Number of words in the vocabulary; token ids are 1..n_words, 0 is padding."""
-        return len(self.vocabulary.words)
+        return len(self.vocabulary)
 
     @property
     def lengths(self) -> Int32:

@@ -1,4 +1,4 @@
-"""Texts as token ids, and the vocabulary that these stand for."""
+"""Texts as token ids, and the words that these stand for."""
 
 from __future__ import annotations
 
@@ -20,14 +20,6 @@ from ncfbench.errors import DataError
 Int32: TypeAlias = NDArray[np.int32]
 PADDING = 0  # the token id of no word; words are numbered from 1
 MOST_WORDS = 2**24  # different ones of a corpus; each costs about 150 bytes of memory
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """Words by falling count, ties alphabetically; word i of the tuple has the token id i + 1."""
-
-    words: tuple[str, ...]
-    counts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -104,9 +96,9 @@ class Corpus:
                 " tokens, first."
             )
 
-    def finish(self) -> tuple[Texts, Vocabulary]:
-        """Return the texts, without the words that the options leave out, and cut to the length;
-        word pieces are all kept. A DataError if no word is left.
+    def finish(self) -> tuple[Texts, tuple[str, ...]]:
+        """Return the texts, cut to the length, and the words of the ids 1, 2, ..., without those
+        that the options leave out; word pieces are all kept. A DataError if no word is left.
         """
         min_count = self._options.min_count
         tokens, lengths = np.asarray(self._tokens, np.int32), np.asarray(self._lengths, np.int32)
@@ -114,8 +106,7 @@ class Corpus:
         counts = np.bincount(tokens, minlength=len(words))
         if self._pieces is not None:
             tokens = np.array([self._pieces.ids[word] for word in words], np.int32)[tokens]
-            counts = np.bincount(tokens, minlength=len(self._pieces.ids))[1:]
-            return Texts(tokens, lengths), Vocabulary(self._pieces.words, tuple(counts.tolist()))
+            return Texts(tokens, lengths), self._pieces.words
         kept: list[int] = np.flatnonzero(counts >= min_count).tolist()
         kept.sort(key=lambda number: (-counts[number], words[number]))
         if not kept:
@@ -128,5 +119,4 @@ class Corpus:
         first = np.searchsorted(text, np.arange(len(lengths)))
         is_kept = np.arange(len(tokens)) - first[text] < self._options.max_length
         lengths = np.bincount(text[is_kept], minlength=len(lengths)).astype(np.int32)
-        kept_words = tuple(words[number] for number in kept)
-        return Texts(tokens[is_kept], lengths), Vocabulary(kept_words, tuple(counts[kept].tolist()))
+        return Texts(tokens[is_kept], lengths), tuple(words[number] for number in kept)

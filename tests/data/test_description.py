@@ -21,7 +21,7 @@ from ncfbench.data.description import describe as describe_data
 from ncfbench.data.description import distribution
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import Preparation
-from ncfbench.data.text import Texts, Vocabulary
+from ncfbench.data.text import Texts
 from ncfbench.errors import UsageError
 from ncfbench.reporting.render.terminal import TableView
 from ncfbench.rng import Streams
@@ -99,7 +99,7 @@ def content(*, named=True):
         users=users,
         items=items,
         texts=Texts(np.ones(7, np.int32), lengths),
-        vocabulary=Vocabulary(("a",), (7,)),
+        vocabulary=("a",),
         split=np.array(SPLIT, np.uint8),
         user_ids=pa.array(["ann", "bob", "cy", "di", "eve"]) if named else None,
         item_ids=pa.array(["B00\x1b[31m", "[bold]B01", "B02", "B03", "B04", "B05"])
@@ -183,7 +183,7 @@ def test_what_a_sampler_cannot_draw_is_told(tmp_path):
 
 def test_data_without_training_links(tmp_path):
     one, texts = np.ones(1, np.int32), Texts(np.ones(1, np.int32), np.array([1, 0], np.int32))
-    split, vocabulary = np.array([0, 2], np.uint8), Vocabulary(("a",), (1,))
+    split, vocabulary = np.array([0, 2], np.uint8), ("a",)
     made = Content(
         n_users=1, users=one - 1, items=one, texts=texts, vocabulary=vocabulary, split=split
     )

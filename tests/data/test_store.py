@@ -16,7 +16,7 @@ from ncfbench.data import open_dataset, prepare, store
 from ncfbench.data.content import SPLITS, Content, cautions
 from ncfbench.data.hold_out import Links
 from ncfbench.data.sources import Preparation, synthetic
-from ncfbench.data.text import Texts, Vocabulary
+from ncfbench.data.text import Texts
 from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import free_space, tables
 
@@ -45,14 +45,13 @@ def test_training_links_are_those_of_training_items(tiny):
 
 
 def test_statistics_by_hand():
-    words = Vocabulary(("a", "b"), (3, 1))
     texts = Texts(np.array([1, 1, 1, 2, 1], np.int32), np.array([2, 0, 3], np.int32))
     content = Content(
         n_users=3,
         users=np.array([0, 0, 2], np.int32),
         items=np.array([0, 2, 2], np.int32),
         texts=texts,
-        vocabulary=words,
+        vocabulary=("a", "b"),
         split=np.array([0, 1, 2], np.uint8),
     )
     assert content.statistics() == {
@@ -89,7 +88,7 @@ def test_the_digest_of_names_covers_their_counts():
         users=none,
         items=none,
         texts=texts,
-        vocabulary=Vocabulary((), ()),
+        vocabulary=(),
         split=np.zeros(2, np.uint8),
         user_ids=pa.array(["ü0", "ü1"], pa.string()),
         item_ids=pa.array(["a", "b"]),
@@ -122,7 +121,7 @@ def test_cautions(users, items, split, expected):
         users=np.array(users, np.int32),
         items=np.array(items, np.int32),
         texts=Texts(np.ones(len(split), np.int32), np.ones(len(split), np.int32)),
-        vocabulary=Vocabulary(("a",), (len(split),)),
+        vocabulary=("a",),
         split=np.array(split, np.uint8),
     )
     found = cautions({"statistics": made.statistics(), "options": {}})
@@ -293,7 +292,7 @@ def test_synthetic_words_tell_the_links():
     a random item.
     """
     content = synthetic.make(synthetic.Options(users=400, items=500, links=8000))
-    bags = np.zeros((500, len(content.vocabulary.words) + 1))
+    bags = np.zeros((500, len(content.vocabulary) + 1))
     for item in range(500):
         np.add.at(bags[item], content.texts[item], 1)
     bags /= bags.sum(axis=0).clip(1) ** 0.5

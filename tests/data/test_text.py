@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ncfbench.data.options import TextOptions
-from ncfbench.data.text import Corpus, Texts, Vocabulary
+from ncfbench.data.text import Corpus, Texts
 from ncfbench.errors import DataError
 
 
@@ -33,7 +33,7 @@ def plain(texts, min_count, length):
 def test_vocabulary_by_count_then_alphabet():
     texts = [["b", "a", "a", "c"], ["c", "b", "d"], ["c"]]
     found, vocabulary = finished(texts, 2, 2)
-    assert vocabulary == Vocabulary(("c", "a", "b"), (3, 2, 2))
+    assert vocabulary == ("c", "a", "b")
     assert [found[item].tolist() for item in range(3)] == [[3, 2], [1, 3], [1]]
     with pytest.raises(DataError, match="No word is left of 3 texts with min_count = 9"):
         finished(texts, 9, 9)
@@ -51,7 +51,7 @@ def test_words_are_kept_by_count_and_cut(texts, min_count, length):
     assume(words)
     found, vocabulary = finished(texts, min_count, length)
     assert [found[item].tolist() for item in range(len(texts))] == expected
-    assert list(vocabulary.words) == words
+    assert list(vocabulary) == words
 
 
 def test_too_many_different_words(monkeypatch):

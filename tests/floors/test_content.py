@@ -26,7 +26,7 @@ def without_features(dataset):
 
 
 def without_texts(dataset):
-    return replace(dataset, vocabulary=replace(dataset.vocabulary, words=(), counts=()))
+    return replace(dataset, vocabulary=())
 
 
 def derived(dataset, **columns):

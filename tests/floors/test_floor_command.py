@@ -192,7 +192,7 @@ def test_what_lacks_links_is_refused_before_content_is_read(folder, monkeypatch)
 
 def test_floors_say_what_they_lack(folder):
     warm = load(folder, "warm")
-    wordless = replace(warm, vocabulary=replace(warm.vocabulary, words=(), counts=()))
+    wordless = replace(warm, vocabulary=())
     assert "neither texts nor features" in str(floor.lack(wordless, "profile"))
     for given, words in {
         (("rigde",), None): "no floor 'rigde'.*ridge",

@@ -11,7 +11,6 @@ from processes import SMALL
 from trial import Trial
 
 from ncfbench.config import complete
-from ncfbench.data.text import Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import FIRST_FEATURE, Dropout, Rate, rates_of
 from ncfbench.training.step import Trainer
@@ -84,6 +83,6 @@ def test_dropped_features_are_zero_and_the_others_larger(featured):
 def test_missing_content_is_refused(tiny, featured):
     with pytest.raises(UsageError, match="reads dense features of items, and tiny has none"):
         Trainer.create(complete(SMALL | {"dataset": "tiny", "encoder": "mlp"}), tiny)
-    silent = replace(featured, vocabulary=Vocabulary((), ()))
+    silent = replace(featured, vocabulary=())
     with pytest.raises(UsageError, match="reads texts, and tiny has none"):
         Trainer.create(complete(SMALL | {"dataset": "tiny", "encoder": "cnn"}), silent)

@@ -365,7 +365,7 @@ def test_pytorch_repeats_the_items_vectors(exported, programs):
     exec(programs[3], names)
     dataset, (_, vectors) = exported.dataset, exported.vectors("items")
     for item, vector in enumerate(vectors):
-        text = " ".join(dataset.vocabulary.words[token - 1] for token in dataset.texts[item])
+        text = " ".join(dataset.vocabulary[token - 1] for token in dataset.texts[item])
         np.testing.assert_allclose(names["item_vector"](text).numpy(), vector, atol=1e-6)
     bias = names["weights"]["encoder.dense.bias"].numpy()
     bias /= np.linalg.norm(bias)

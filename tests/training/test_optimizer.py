@@ -19,7 +19,6 @@ from trial import Trial
 from ncfbench.catalog import BUILT_IN
 from ncfbench.config import complete
 from ncfbench.config.run_config import digest
-from ncfbench.data.text import Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.models.tables import WHOLE_TABLES, kind_of, names_of
 from ncfbench.models.towers import make_towers
@@ -239,8 +238,7 @@ def test_nothing_of_a_tables_size_is_made(tiny, optimizer):
     all rows needs more than a table.
     """
     rows = 80_000
-    words = Vocabulary(("",) * rows, (1,) * rows)
-    wide = replace(tiny, n_users=rows, vocabulary=words)
+    wide = replace(tiny, n_users=rows, vocabulary=("",) * rows)
     more = {"batch_size": 16, "encoder": "bow", "sampler": "ns", "dimension": 4}
     needed = {}
     for name in (optimizer, "adam"):

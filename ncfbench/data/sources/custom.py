@@ -28,7 +28,7 @@ from ncfbench.data.sources.custom_columns import (
 )
 from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import read_table
-from ncfbench.data.text import Corpus, Texts, Vocabulary
+from ncfbench.data.text import Corpus, Texts
 from ncfbench.errors import DataError
 
 
@@ -221,9 +221,9 @@ def _count(codes: NDArray[np.int32]) -> int:
 
 def _read_texts(
     options: Options, items: Table, rows: NDArray[np.int64]
-) -> tuple[Texts, Vocabulary]:
+) -> tuple[Texts, tuple[str, ...]]:
     if not options.text_columns and not options.tokens_column:
-        return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
+        return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), ()
     corpus = Corpus(options)
     if options.tokens_column:
         tokens = items[options.tokens_column]

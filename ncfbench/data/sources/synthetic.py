@@ -21,7 +21,7 @@ from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.hold_out import Links, hold_out
 from ncfbench.data.options import MAX_FEATURES, PUBLISHED, SourceOptions, option
 from ncfbench.data.sources import Preparation, Progress
-from ncfbench.data.text import Int32, Texts, Vocabulary
+from ncfbench.data.text import Int32, Texts
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.storage.free_space import require_memory
@@ -170,7 +170,7 @@ def _links(
 
 def _texts(
     options: Options, streams: Streams, topic_of_item: NDArray[np.int64]
-) -> tuple[Texts, Vocabulary]:
+) -> tuple[Texts, tuple[str, ...]]:
     """Draw each item's words; the vocabulary is ``w0001``, ``w0002``, ... by falling count."""
     rng = streams.generator("texts")
     lengths = rng.integers(options.min_words, options.max_length + 1, size=options.items)
@@ -186,8 +186,7 @@ def _texts(
     ids = np.zeros(n_words, np.int32)
     ids[by_count] = np.arange(1, len(by_count) + 1)
     names = tuple(f"w{word:04d}" for word in by_count)
-    vocabulary = Vocabulary(names, tuple(counts[by_count].tolist()))
-    return Texts(ids[words], lengths.astype(np.int32)), vocabulary
+    return Texts(ids[words], lengths.astype(np.int32)), names
 
 
 def _features(options: Options, streams: Streams, topics: NDArray[np.integer]) -> Float32 | None:
