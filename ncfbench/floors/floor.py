@@ -316,7 +316,7 @@ def lack(dataset: Dataset, name: str) -> str | None:
 def settings_text(
     name: str, penalty: float | None, dataset: Dataset, columns: int | None = None
 ) -> str:
-    """Return as JSON the settings that decide a floor's scores, beside the data."""
+    """Return as JSON the settings that decide a floor's scores on given data."""
     floor = FLOORS[name]
     settings: dict[str, Any] = {} if columns is None else {"columns": columns}
     if floor.needs_content and tries_features(dataset):
@@ -416,7 +416,7 @@ def choose_penalty(
     case: Case, name: str, show: Callable[[str], object]
 ) -> tuple[str, dict[float, float]]:
     """Return the links that choose a floor's penalty, and recall@50 of them by each penalty that
-    was tried; test links have no part in it.
+    was tried; test links are not read.
 
     Without validation a tenth of the training items or links stands in for it, which the fits of
     the choice leave out.

@@ -29,7 +29,7 @@ users.
 PARTS = ("users", "items", "interactions", "fixed")
 """Parts of a predicted step."""
 SAMPLING = ("draw", "assemble", "transfer")
-"""Work of the sampler, beside the step."""
+"""Parts of the sampler's work."""
 COUNTED_BATCHES = 50
 
 Row = dict[str, Any]
@@ -102,7 +102,7 @@ class Costs:
 
 
 def predict_full(step: float, sampling: float, *, accelerator: bool) -> float:
-    """Predict the seconds of an iteration with the sampler running beside it.
+    """Predict the seconds of an iteration with a concurrent sampler.
 
     On an accelerator the two overlap. On a CPU a step keeps all cores busy, and each of its
     operations waits for the slowest thread: time that the sampler takes from one core delays all.

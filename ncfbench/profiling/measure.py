@@ -48,8 +48,8 @@ FEWEST_ROUNDS = 3
 BATCHES = 4
 """Batches of a size, which take turns."""
 WARM_UP = 4
-"""A block of this many steps begins with one more, off the clock, as other programs ran before it.
-It would cost a shorter block too much.
+"""A block of this many steps begins with one untimed step, as other programs ran before it. It
+would cost a shorter block too much.
 """
 
 Call: TypeAlias = Callable[[], Any]
@@ -223,7 +223,7 @@ def choose_iterations(loop: TimedLoop) -> tuple[int, float]:
 def sampling_seconds(
     sampler: Sampler, slots: int, start: int, n: int, put: Callable[[Batch], Batch]
 ) -> dict[str, float]:
-    """Time drawing, assembling and transferring n batches, with nothing beside it."""
+    """Time drawing, assembling and transferring n batches alone."""
     times = [time.perf_counter()]
     draws = list(sampler.draws(start, start + n))
     times.append(time.perf_counter())

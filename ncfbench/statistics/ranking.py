@@ -1,4 +1,4 @@
-"""Rankings: the arms that cannot be told from the best, from paired differences.
+"""Rankings: the best arm, and those that are tied with it by paired differences.
 
 Arms are compared within a unit that they share: a seed, whose parameters and data they have in
 common, or a user of one evaluation. What units have in common cancels.
@@ -13,9 +13,9 @@ from typing import Generic, NamedTuple, TypeVar
 from ncfbench.statistics.intervals import LOSS_SPREAD, Difference, paired
 
 SHARE = 0.95
-"""Share of the best quality whose time decides between arms that end about alike, and:"""
+"""Share of the best quality; the time to it decides between arms that end near the best one."""
 NEAR = 0.995
-"""Share of the best quality from which on an arm ends about like the best one."""
+"""Share of the best quality from which on an arm ends near the best one."""
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -24,7 +24,7 @@ class Ranking(NamedTuple, Generic[Name]):
 
     Attributes:
         best: the arm of the largest mean.
-        tied: the best, and those that cannot be told from it. Where differences have the assumed
+        tied: the best, and those that are tied with it. Where differences have the assumed
             distribution, the arm that is truly the best is among them in at least 95 of 100
             rankings.
         unknown: arms that have no difference from the best, such as with one seed.

@@ -94,7 +94,7 @@ def times_to_level(one: Curves, other: Curves, level: float) -> Ratio | None:
 
 
 def status_beside(status: str, behind: Ratio | None) -> str:
-    """Return the status of an arm beside the recommended one: what can be told from it is no tie.
+    """Return the status of an arm, given how the recommended one compares: a clear gap is no tie.
 
     Args:
         behind: how many times sooner the recommended one is; None where it alone is there.

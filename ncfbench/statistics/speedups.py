@@ -15,7 +15,7 @@ from ncfbench.statistics.intervals import Estimate, geometric
 
 BUSY_SPREAD = 0.2
 """A larger :func:`spread` means that the machine was busy. CiteULike's CNN on two cores:
-0.03 to 0.13 with nothing beside it, 0.24 to 0.55 with other programs at work (2026-11-21).
+0.03 to 0.13 alone, 0.24 to 0.55 with other programs at work (2026-11-21).
 """
 ROUNDS_OF_INTERVALS = 7
 """Fewer rounds of a profile make a bootstrap's interval much too narrow."""

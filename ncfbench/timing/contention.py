@@ -10,7 +10,7 @@ from contextlib import suppress
 import psutil
 
 BUSY_SHARE = 0.2
-"""Share of the cores that others may use; times taken beside more than that are too long."""
+"""A machine is busy if other programs use at least this share of its cores."""
 LEAST_SECONDS = 0.2
 """Shortest time over which a use is measured: the system counts in hundredths of a second."""
 
@@ -43,7 +43,10 @@ class OtherPrograms:
     def warn(self, say: Callable[[str], None]) -> None:
         """Say how busy other programs keep the machine, if they do."""
         if (used := self.describe()) is not None:
-            say(f"Warning: other programs use {used}. Times taken beside them are too long.")
+            say(
+                f"Warning: other programs use {used}. Timings will be inflated; wait for them to"
+                " finish or stop them."
+            )
 
 
 def _busy_seconds() -> float:

@@ -87,8 +87,8 @@ def key(environment: dict[str, Any]) -> str:
 
 
 def host_key() -> str:
-    """Return twelve hexadecimal digits of what times of computations without JAX depend on; the
-    allocator, which commands choose by themselves, has no part in it.
+    """Return twelve hexadecimal digits of what times of computations without JAX depend on, except
+    the allocator, which commands choose by themselves.
     """
     described = {
         "cpu": processor()[0],
