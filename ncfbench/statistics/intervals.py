@@ -5,7 +5,7 @@ function                        method                            applies to
 ==============================  ================================  =================================
 :func:`mean`                    Student's t                       one value a seed, about normal:
                                                                   recall
-:func:`geometric`               stretched bootstrap over seeds    one ratio a seed: speedups
+:func:`geometric`               Student's t of the logarithms     one ratio a seed: speedups
 :func:`product`                 errors of logarithms added in     independent ratios: of runs, and
                                 quadrature                        of a profile
 :func:`with_assumed_spread`     t, with an assumed spread         ratios of one or two seeds: a race
@@ -25,8 +25,6 @@ their ratio is taken within the seed before seeds are combined.
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,11 +38,6 @@ Floats = Sequence[float] | NDArray[np.floating]
 CONFIDENCE = 0.95
 FAMILY_ERROR = 0.05
 """Probability of one error or more among all of some comparisons."""
-NORMAL_QUANTILE = 1.959963984540054
-"""The normal distribution's quantile of (1 + CONFIDENCE) / 2."""
-EXACT_SEEDS = 8
-"""Up to this many seeds all resamples count (6,435 for eight); beyond, RESAMPLES are drawn."""
-RESAMPLES = 20_000
 
 
 class Spread(NamedTuple):
@@ -158,54 +151,14 @@ def mean(values: Sequence[float]) -> Estimate:
 
 
 def geometric(ratios: Sequence[float]) -> Estimate:
-    """Return the geometric mean of one ratio per seed, with a bootstrap interval over seeds.
-
-    The interval's ends are the 2.5 and 97.5 % points of the resampled mean logarithm, with their
-    distance from the centre stretched by t sqrt(n / (n - 1)) / 1.96. Without the stretch, a
-    bootstrap of three seeds covers the true ratio only 3 times in 4; with it, 93 to 95 times in 100
-    from two seeds on, for log-normal ratios (``tests/timing/test_intervals.py`` simulates it).
-
-    All quantities of the same number of seeds share their resamples, which keeps the correlation
-    between arm and baseline and between the factors of a product.
+    """Return the geometric mean of one ratio per seed, with Student's t interval of the logarithms.
 
     Args:
         ratios: at least one, all above 0.
     """
-    logs = np.log(np.asarray(ratios, float))
-    n, centre = len(logs), float(np.mean(logs))
-    if n == 1:
-        return Estimate(math.exp(centre), None, None, 1)
-    shares_RxN, probability_R = _resamples(n)
-    means_R = shares_RxN @ logs
-    order = np.argsort(means_R, kind="stable")
-    reached = np.cumsum(probability_R[order])
-    tail = (1 - CONFIDENCE) / 2
-    low, high = (
-        float(means_R[order[np.searchsorted(reached, share - 1e-12)]]) for share in (tail, 1 - tail)
-    )
-    stretch = t_quantile(n - 1) * math.sqrt(n / (n - 1)) / NORMAL_QUANTILE
-    return Estimate(
-        math.exp(centre),
-        math.exp(centre + stretch * (low - centre)),
-        math.exp(centre + stretch * (high - centre)),
-        n,
-    )
-
-
-@functools.cache
-def _resamples(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the share of each of n seeds in each resample with replacement (R x N), and the
-    resamples' probabilities (R).
-    """
-    if n > EXACT_SEEDS:
-        counts = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), RESAMPLES)
-        return counts / n, np.full(RESAMPLES, 1 / RESAMPLES)
-    chosen = np.array(list(itertools.combinations_with_replacement(range(n), n)))
-    counts = (chosen[:, :, None] == np.arange(n)).sum(axis=1)
-    ways = [
-        math.factorial(n) / math.prod(math.factorial(int(count)) for count in row) for row in counts
-    ]
-    return counts / n, np.array(ways) / float(n) ** n
+    logs = mean([math.log(ratio) for ratio in ratios])
+    lower, upper = (None if end is None else math.exp(end) for end in (logs.lower, logs.upper))
+    return Estimate(math.exp(logs.value), lower, upper, logs.seeds)
 
 
 def product(first: Estimate, second: Estimate) -> Estimate:
