@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 
 from ncfbench.catalog import ENCODERS, SAMPLERS, find_sampler, losses_for
-from ncfbench.config import (
-    SETTINGS,
-    Locations,
-    complete,
-    digest,
-    digest_of,
-    identity_of,
-    merge,
-)
+from ncfbench.config import SETTINGS, Locations, complete, digest, digest_of, identity_of, merge
 from ncfbench.errors import UsageError
 from ncfbench.sweeps.grid import read_sweep
 
@@ -74,11 +66,7 @@ def test_precedence(tmp_path, monkeypatch):
     [
         (
             {"sampler": "iid", "loss": "hinge"},
-            [
-                "iid cannot train --loss hinge",
-                "neg, ns, strat-ns or mixed-ns",
-                "or --loss sg or mse",
-            ],
+            ["iid cannot train --loss hinge", "neg, ns, strat-ns or mixed-ns", "--loss sg or mse"],
         ),
         ({"sampler": "strat", "loss": "log"}, ["strat cannot train --loss log", "strat-ns"]),
         ({"sampler": "startified"}, ["Unknown sampler 'startified'", "did you mean 'strat'"]),

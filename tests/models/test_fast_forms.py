@@ -18,14 +18,8 @@ from ncfbench.models.encoders.bow import WIDE
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 
 WORDS = 9
-SMALL = {
-    "dimension": 4,
-    "word_dimension": 3,
-    "gru_units": 4,
-    "lstm_units": 5,
-    "layers": 1,
-    "width": 6,
-}
+SMALL = {"dimension": 4, "word_dimension": 3, "gru_units": 4, "lstm_units": 5}
+SMALL |= {"layers": 1, "width": 6}
 ENCODERS = ("lstm", "gru", "transformer")
 
 

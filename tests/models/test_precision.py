@@ -80,15 +80,7 @@ def test_probe_and_evaluation_are_full_float32(tiny):
 def test_precisions_that_a_device_lacks_are_refused(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(precision, "compute_capability", lambda: 0.0)
     for command in ("run", "profile"):
-        words = (
-            command,
-            "--dataset",
-            "tiny",
-            "--set",
-            "precision=tensorfloat32",
-            "--data-dir",
-            data_dir,
-        )
+        words = command, "--dataset", "tiny", "--set", "precision=tensorfloat32"
         folders = "--data-dir", data_dir, "--runs-dir", tmp_path / "runs"
         check(invoke(*words, *folders), 2, "needs an NVIDIA GPU")
     assert not (tmp_path / "runs").exists()

@@ -14,10 +14,7 @@ from ncfbench.catalog import find_sampler
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, base, batches, make_sampler, plan_capacity
-from ncfbench.sampling.batch import (
-    Listed,
-    negative_ids,
-)
+from ncfbench.sampling.batch import Listed, negative_ids
 
 # --- every score belongs to the user and the item it is labelled with
 
