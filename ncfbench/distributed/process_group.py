@@ -81,13 +81,13 @@ class ProcessGroup:
             tree: the arrays; in other processes anything with their shapes and dtypes.
         """
 
-        def received(array: Any) -> np.ndarray:
-            own = np.atleast_1d(array if self.is_first else np.zeros(array.shape, array.dtype))
-            blocks = np.array_split(own, max(1, min(own.nbytes // BLOCK_BYTES, len(own))))
-            sent = [multihost_utils.broadcast_one_to_all(block) for block in blocks]
-            return np.concatenate(sent).reshape(array.shape)
+        def from_first(array: Any) -> np.ndarray:
+            sent = np.atleast_1d(array if self.is_first else np.zeros(array.shape, array.dtype))
+            blocks = np.array_split(sent, max(1, min(sent.nbytes // BLOCK_BYTES, len(sent))))
+            received = [multihost_utils.broadcast_one_to_all(block) for block in blocks]
+            return np.concatenate(received).reshape(array.shape)
 
-        return tree if self.count == 1 else jax.tree.map(received, tree)
+        return tree if self.count == 1 else jax.tree.map(from_first, tree)
 
 
 def join(

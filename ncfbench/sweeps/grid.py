@@ -225,11 +225,11 @@ def _read_axes(given: Mapping[str, tuple[str, Any]]) -> dict[str, tuple[Any, ...
         try:
             for kind in BUILT_IN:
                 if kind == name:
-                    chosen[kind] = [SETTINGS[name].convert(each) for each in values[name]]
-            found = [convert({name: each}, chosen)[name] for each in values[name]]
+                    chosen[kind] = [SETTINGS[name].convert(value) for value in values[name]]
+            converted = [convert({name: value}, chosen)[name] for value in values[name]]
         except UsageError as error:
             raise UsageError(f"{origin}: {error}") from error
-        axes[name] = tuple(dict.fromkeys(found))
+        axes[name] = tuple(dict.fromkeys(converted))
     return {name: axes[name] for name in given}
 
 
@@ -244,7 +244,7 @@ def _read_cells(
     if not isinstance(listed, list) or not all(isinstance(cell, dict) for cell in listed):
         raise UsageError(f"{path}: cells must be tables: write [[cells]] above each.")
     shared = {name: value for name, (origin, value) in given.items() if origin == str(path)}
-    found = []
+    cells = []
     for cell in listed:
         values = named_once(cell.items(), f"{path}: [[cells]]")
         named = {name: (f"{path}: [[cells]]", value) for name, value in values.items()}
@@ -255,8 +255,8 @@ def _read_cells(
                     " setting, which does not stand above the cells too."
                 )
         axes = _read_axes({**given, **named})
-        found.append({name: axes[name][0] for name in named})
-    return found
+        cells.append({name: axes[name][0] for name in named})
+    return cells
 
 
 def expand(

@@ -150,7 +150,7 @@ def run_sweep(
         KeyboardInterrupt: interrupted; the open cells were saved, and the same call resumes.
         UsageError: no cell can work, there is no such cell, or another process trains here.
     """
-    others = OtherPrograms()
+    programs = OtherPrograms()
     run = SweepRun.of(sweep, locations, tell)
     if cell is not None:
         if not 0 <= cell < len(run.cells):
@@ -161,9 +161,9 @@ def run_sweep(
     simulate(max(chosen.config.devices for chosen in run.chosen))
     keep_compiled(tell)
     if not dry_run:
-        others.warn(tell)
+        programs.warn(tell)
         train_cells(run.chosen, run.datasets, locations, progress(), is_alone=cell is None)
-        others.warn(tell)
+        programs.warn(tell)
     run.read()
     return run
 

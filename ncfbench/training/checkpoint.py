@@ -203,16 +203,16 @@ def _describe(state: TrainState) -> dict[str, str]:
     }
 
 
-def _require_alike(path: Path, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+def _require_alike(path: Path, saved: Mapping[str, str], wanted: Mapping[str, str]) -> None:
     """Refuse a checkpoint whose arrays are not the model's, by a DataError."""
     differing = [
         f"it has no {name}"
-        if name not in found
+        if name not in saved
         else f"the model has no {name}"
         if name not in wanted
-        else f"{name} is {found[name]} there and {wanted[name]} in the model"
-        for name in {**wanted, **found}
-        if found.get(name) != wanted.get(name)
+        else f"{name} is {saved[name]} there and {wanted[name]} in the model"
+        for name in {**wanted, **saved}
+        if saved.get(name) != wanted.get(name)
     ]
     if differing:
         more = f"; and {len(differing) - NAMED} more" if len(differing) > NAMED else ""

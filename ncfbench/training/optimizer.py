@@ -122,8 +122,8 @@ class Optimizer:
         parameters, left = state.parameters, dict(touched)
         for kind in kinds:
             if kind not in every:
-                found = find_distinct(ids[kind].reshape(-1), touched[kind])
-                named[kind], left[kind], which = found
+                distinct = find_distinct(ids[kind].reshape(-1), touched[kind])
+                named[kind], left[kind], which = distinct
                 rows[kind] = which.reshape(ids[kind].shape)
                 held = self._taken(kind, state, named[kind], scalars)
                 parameters = _merged(held, parameters)
@@ -134,17 +134,19 @@ class Optimizer:
         state, touched = held.state, dict(held.state.touched)
         after = []
         for kind in (None, *self._kinds):
-            arrays, own, slopes = (
+            arrays, moments, slopes = (
                 self._part(tree, kind) for tree in (state.parameters, state.optimizer, gradient)
             )
             if kind in held.named:
                 rows = held.named[kind], touched[kind], _now(state)
-                arrays, own, touched[kind] = self._updated_rows(arrays, own, slopes, *rows, scalars)
+                arrays, moments, touched[kind] = self._updated_rows(
+                    arrays, moments, slopes, *rows, scalars
+                )
             else:
-                arrays, own = self._updated(arrays, own, slopes, scalars)
+                arrays, moments = self._updated(arrays, moments, slopes, scalars)
                 if kind is not None:
                     touched[kind] = jnp.full_like(touched[kind], _now(state) + 1)
-            after.append((arrays, own))
+            after.append((arrays, moments))
         parameters, optimizer = _merged(*after)
         return TrainState(parameters, optimizer, state.iteration + 1, touched)
 
@@ -154,24 +156,28 @@ class Optimizer:
         """Return the state with all rows of the tables of some kinds up to date."""
         after, touched = [], dict(state.touched)
         for kind in filter(kinds.__contains__, self._kinds):
-            arrays, own = (self._part(tree, kind) for tree in (state.parameters, state.optimizer))
-            after.append(self._rested(arrays, own, touched[kind], _now(state), scalars))
+            arrays, moments = (
+                self._part(tree, kind) for tree in (state.parameters, state.optimizer)
+            )
+            after.append(self._rested(arrays, moments, touched[kind], _now(state), scalars))
             touched[kind] = jnp.full_like(touched[kind], _now(state))
         parameters, optimizer = _merged(*after, (state.parameters, state.optimizer))
         return state._replace(parameters=parameters, optimizer=optimizer, touched=touched)
 
-    def _updated(self, arrays: Any, own: Any, gradient: Any, scalars: Scalars) -> tuple[Any, Any]:
+    def _updated(
+        self, arrays: Any, moments: Any, gradient: Any, scalars: Scalars
+    ) -> tuple[Any, Any]:
         """Return arrays and their state in optax after a gradient."""
         decay = scalars.weight_decay if self.config.weight_decay else None
         is_adagrad = self.config.optimizer == "adagrad"
         transform = _transform(is_adagrad, decay, scalars.learning_rate)
-        updates, own = transform.update(gradient, own, arrays)
+        updates, moments = transform.update(gradient, moments, arrays)
         if self._pretrained:
             # An update is proportional to the learning rate.
             updates = jax.tree.map_with_path(
                 lambda path, leaf: leaf * self._factor(path, scalars), updates
             )
-        return optax.apply_updates(arrays, updates), own
+        return optax.apply_updates(arrays, updates), moments
 
     def _taken(self, kind: str, state: TrainState, named: Named, scalars: Scalars) -> Any:
         """Return zeros and the named rows of each table of a kind."""
@@ -179,8 +185,8 @@ class Optimizer:
 
         def work(first: jax.Array, held: Any) -> Any:
             ids, last = named.block(first)
-            rows, own = take(whole, ids)
-            rows, _ = self._rested(rows, own, last, _now(state), scalars)
+            rows, moments = take(whole, ids)
+            rows, _ = self._rested(rows, moments, last, _now(state), scalars)
             return jax.tree.map(
                 lambda held, rows: jax.lax.dynamic_update_slice(held, rows, (1 + first, 0)),
                 *(held, rows),
@@ -194,7 +200,7 @@ class Optimizer:
     def _updated_rows(
         self,
         arrays: Any,
-        own: Any,
+        moments: Any,
         gradient: Any,
         named: Named,
         touched: jax.Array,
@@ -218,10 +224,10 @@ class Optimizer:
             touched = put(touched, ids, jnp.where(at < none, now + 1, last))
             return *put(whole, at, [*after]), touched
 
-        return named.for_blocks(work, (arrays, own, touched))
+        return named.for_blocks(work, (arrays, moments, touched))
 
     def _rested(
-        self, rows: Any, own: Any, last: jax.Array, now: jax.Array, scalars: Scalars
+        self, rows: Any, moments: Any, last: jax.Array, now: jax.Array, scalars: Scalars
     ) -> tuple[Any, Any]:
         """Return rows of tables and their state in optax, which were those after ``last``
         iterations, after ``now``, with a gradient of zero in between.
@@ -243,15 +249,15 @@ class Optimizer:
             after: jax.Array = rows - rate * distance * mean / (jnp.sqrt(square) + epsilon[:, None])
             return after
 
-        if isinstance(own[0], optax.ScaleByAdamState):
-            mu, nu = own[0].mu, own[0].nu
+        if isinstance(moments[0], optax.ScaleByAdamState):
+            mu, nu = moments[0].mu, moments[0].nu
             rows = jax.tree.map_with_path(moved, rows, mu, nu)
             mu = jax.tree.map(lambda mean: mean * power(_log(B1)), mu)
             nu = jax.tree.map(lambda square: square * power(_log(B2)), nu)
-            own = own[0]._replace(mu=mu, nu=nu), *own[1:]
+            moments = moments[0]._replace(mu=mu, nu=nu), *moments[1:]
         if self.config.weight_decay:
             rows = jax.tree.map_with_path(decayed, rows)
-        return rows, own
+        return rows, moments
 
     def _are_few(self, kind: str, rows: int, ids: int) -> bool:
         """Return whether an iteration that names some ids goes through all rows of a table."""
@@ -279,11 +285,11 @@ class Optimizer:
         if not self.tables:
             return tree
 
-        def own(path: Any, leaf: Any) -> Any:
+        def of_kind(path: Any, leaf: Any) -> Any:
             names = names_of(path)
             return leaf if not names or self.tables.get(names) == kind else None
 
-        return jax.tree.map_with_path(own, tree)
+        return jax.tree.map_with_path(of_kind, tree)
 
 
 def _transform(is_adagrad: bool, decay: Any, rate: Any) -> optax.GradientTransformation:

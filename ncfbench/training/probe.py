@@ -86,14 +86,18 @@ def compiled_sum(loss: Loss, lambda_: float | None, user_l2: float) -> Any:
     @jax.jit
     def block_sum(
         users: UserVectors,
-        own: UserVectors | None,
+        link_users: UserVectors | None,
         items: jax.Array,
         block: Any,
     ) -> jax.Array:
         """Rows that are not real are padding."""
         row, user, item, negative, weight, real = block
         of_user = UserVectors(users.scored[user], users.raw[user])
-        of_link = of_user if own is None else UserVectors(own.scored[row], own.raw[row])
+        of_link = (
+            of_user
+            if link_users is None
+            else UserVectors(link_users.scored[row], link_users.raw[row])
+        )
         positive = pair_scores(of_link.scored, items[item])
         f = (of_user if isinstance(loss, Pointwise) else of_link).scored
         if negative is None:
@@ -127,8 +131,8 @@ class Probe:
         """Return L, with the users' penalty; sums over blocks are added in float64."""
         users = self.embedder.users(parameters)
         links = self.links
-        own = self.embedder.link_users(parameters, links.user, links.nodes[links.item])
+        link_users = self.embedder.link_users(parameters, links.user, links.nodes[links.item])
         items = self.embedder.items(parameters, links.nodes)
-        sums = [self._block_sum(users, own, items, block) for block in self._blocks]
+        sums = [self._block_sum(users, link_users, items, block) for block in self._blocks]
         total = np.sum([np.asarray(value, np.float64) for value in sums])
         return float(total / len(links.user))

@@ -1,4 +1,4 @@
-"""A run as a command means it: trained into a folder, continued there, or found finished."""
+"""A run as a command means it: trained into a folder, continued there, or floors finished."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def run_and_blend(
                     "Dense features of texts by LSA mostly help, and these data have none: see"
                     " ncfbench prepare with --lsa 300."
                 )
-            found = fit_within(data, FLOORS_SECONDS, locations.data_dir, progress.say)
-            for note in found.notes if found else ():
+            floors = fit_within(data, FLOORS_SECONDS, locations.data_dir, progress.say)
+            for note in floors.notes if floors else ():
                 progress.say(note)
         except (DataError, UsageError) as error:
             progress.say(f"No floors: {error}")
@@ -142,7 +142,7 @@ def run(
     with ledger.turn():
         with ledger.line("initialising"):  # the first question for devices starts JAX
             group = ProcessGroup.current()
-            others = OtherPrograms()
+            programs = OtherPrograms()
         if group.count > 1 and not in_group:
             raise UsageError(
                 "JAX is initialised with several processes: use ncfbench run --coordinator."
@@ -160,7 +160,7 @@ def run(
         _warn_unranked(plan, progress.say)
         if group.count == 1:  # else the other processes of the run would count as others
             with ledger.line("initialising"):
-                others.warn(progress.say)
+                programs.warn(progress.say)
         when = "after this iteration" if group.count == 1 else "all processes at the next probe"
         with (
             deferred_signals(progress.say, STOPPING.format(when)) as interrupted,
@@ -169,7 +169,7 @@ def run(
             for _ in train_run(opened):
                 pass
         if group.count == 1:
-            others.warn(progress.say)
+            programs.warn(progress.say)
         return opened.recorder.read()
 
 

@@ -78,8 +78,8 @@ def batch_loss(
     """
     users = towers.users(content, batch.users, rows)
     of_links = positive_users(towers, batch, content, rows)
-    own = (batch.items, content, dropout, rows, batch.n_items)
-    items_VxD = towers.items(*own)
+    encoded = (batch.items, content, dropout, rows, batch.n_items)
+    items_VxD = towers.items(*encoded)
     links = batch_link_loss(
         users.scored,
         items_VxD,
@@ -92,7 +92,7 @@ def batch_loss(
     total = links + user_penalty(raw_bxD, config.user_l2)
     if towers.free_items is None:
         return total
-    gaps_b = towers.gaps(*own)[batch.pos_item]
+    gaps_b = towers.gaps(*encoded)[batch.pos_item]
     return total + coupling_penalty(gaps_b, config.coupling_weight)
 
 

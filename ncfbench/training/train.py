@@ -165,8 +165,8 @@ class Run:
         self.recorder.begin(
             self._environment, self._evaluators.recall_reason, start if restored else None
         )
-        made = self._trainer, state, content, plan.sampler, slots, start
-        self._loop = TimedLoop(*made, say=say, ledger=self.ledger)
+        timed = self._trainer, state, content, plan.sampler, slots, start
+        self._loop = TimedLoop(*timed, say=say, ledger=self.ledger)
 
     def _begin(self) -> None:
         config = self.plan.config
@@ -286,9 +286,9 @@ class Run:
         was_cut = seconds is None and self.iteration < stop and self._interrupted()
         self.recorder.take(samples, resumed=self._epoch_was_cut or catches_up or was_cut)
         self._losses += losses
-        bad = np.flatnonzero(~np.isfinite(losses))
-        if len(bad):
-            self._diverge(first + int(bad[0]) + 1, "The loss")
+        infinite = np.flatnonzero(~np.isfinite(losses))
+        if len(infinite):
+            self._diverge(first + int(infinite[0]) + 1, "The loss")
         trained = math.fsum(sample.seconds for sample in samples if sample.kind == "full")
         self.iteration_seconds = trained / len(losses)
         if not self._schedule.stops_at_epochs:

@@ -79,12 +79,12 @@ def restore_trained(
     keep_compiled(say)
     one_device = record.config.on_one_device()  # a checkpoint knows nothing of devices
     trainer = Trainer.without_state(one_device, dataset)
-    found = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)
+    saved = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)
     embedder = trainer.embedder(DeviceContent.of(dataset, [one_device]))
     iteration, reported = record.summary["iterations"], record.reported_iteration
-    if found is not None and found.best is not None and found.best.iteration == reported:
-        return embedder, found.best
-    if found is None or int(found.state.iteration) != iteration:
+    if saved is not None and saved.best is not None and saved.best.iteration == reported:
+        return embedder, saved.best
+    if saved is None or int(saved.state.iteration) != iteration:
         raise DataError(
             f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
             " that its parameters are lost. Train it again: ncfbench run --again."
@@ -100,5 +100,5 @@ def restore_trained(
             f" iteration, {iteration:,}, and no recall belongs to them."
         )
     # An interruption within a block leaves rows whose momentum and decay are still to come.
-    state = trainer.settle(found.state)
+    state = trainer.settle(saved.state)
     return embedder, Best(iteration, state.parameters)
