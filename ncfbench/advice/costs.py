@@ -70,29 +70,31 @@ class Costs:
             of: what was measured: by default a cautious value, which tells whether there is time.
                 Runs that share a program open soon, and the next one may have to compile.
         """
-        own = self.measured["opening", encoder]
-        if own or not self.is_begun:
-            return of(own) if own else self.guess.opening
+        seconds = self.measured["opening", encoder]
+        if seconds or not self.is_begun:
+            return of(seconds) if seconds else self.guess.opening
         times = COSTLY_OPENING if find_encoder(encoder).is_costly else 1.0
-        seconds, others = UNKNOWN_OPENING
-        return times * max(seconds, others * self._of_all("opening", 0.0))
+        least, factor = UNKNOWN_OPENING
+        return times * max(least, factor * self._of_all("opening", 0.0))
 
     def evaluation(self, encoder: str, of: Statistic = latest_most) -> float:
         """Return the seconds of an evaluation; for ``of`` see :meth:`opening`."""
-        own = self.measured["evaluation", encoder]
-        return of(own) if own else self.forecasts.get(encoder, self._of_all("evaluation", 0.0))
+        seconds = self.measured["evaluation", encoder]
+        return (
+            of(seconds) if seconds else self.forecasts.get(encoder, self._of_all("evaluation", 0.0))
+        )
 
     def saving(self, encoder: str, of: Statistic = latest_most) -> float:
         """Return the seconds to save a run; for ``of`` see :meth:`opening`."""
-        own = self.measured["saving", encoder]
-        return of(own) if own else self._of_all("saving", self.guess.saving)
+        seconds = self.measured["saving", encoder]
+        return of(seconds) if seconds else self._of_all("saving", self.guess.saving)
 
     def pace(self, encoders: Collection[str]) -> Pace:
         """Return the mean pace of runs of some encoders, one at least."""
         return Pace(
-            fmean(self.opening(each, fmean) for each in encoders),
+            fmean(self.opening(name, fmean) for name in encoders),
             fmean(map(self._training, encoders)),
-            fmean(self.saving(each, fmean) + self.evaluation(each, fmean) for each in encoders),
+            fmean(self.saving(name, fmean) + self.evaluation(name, fmean) for name in encoders),
         )
 
     def _training(self, encoder: str) -> float:
@@ -100,5 +102,5 @@ class Costs:
         return sum(turns) / sum(training) if turns else self.guess.training
 
     def _of_all(self, part: Part, guess: float) -> float:
-        found = [values for (name, _), values in self.measured.items() if name == part]
-        return fmean(chain.from_iterable(found)) if any(found) else guess
+        seconds = [values for (name, _), values in self.measured.items() if name == part]
+        return fmean(chain.from_iterable(seconds)) if any(seconds) else guess

@@ -131,7 +131,7 @@ def answer_question(
     """
     if not budget_seconds > 0:
         raise UsageError("--budget must be positive, for example 10m.")
-    say, others, now = progress.say, OtherPrograms(), time.perf_counter()
+    say, programs, now = progress.say, OtherPrograms(), time.perf_counter()
     began = now if began is None else began
     reserve = max(RESERVE[0], RESERVE[1] * budget_seconds, now - began)
     clock = Clock(budget_seconds, reserve, began=began)
@@ -140,7 +140,7 @@ def answer_question(
     require_recall(question, dataset)
     search = Search(Space.of(dataset, question.fixed, question.tried), question.tried)
     folder = _unused(locations.runs_dir / FOLDER / question.name)
-    others.warn(say)
+    programs.warn(say)
     with (
         locks.held(folder, "racing in"),
         deferred_signals(say, STOPPING) as interrupted,
@@ -169,7 +169,7 @@ def answer_question(
             is_complete = False
         for arm in race.arms:
             arm.measure()
-        notes = [BUSY_NOTE] if others.describe() else []
+        notes = [BUSY_NOTE] if programs.describe() else []
         notes += [CERTAIN_NOTE] if chance(dataset, "validation") >= 1 else []
         answer = make_answer(
             question,
@@ -199,7 +199,7 @@ def _unused(folder: Path) -> Path:
     """Return the folder of a race, or the first of ``NAME-2``, ... that holds no runs."""
     later = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
     folders = itertools.chain([folder], later)
-    return next(each for each in folders if not any(each.glob("[!.]*")))
+    return next(path for path in folders if not any(path.glob("[!.]*")))
 
 
 def require_recall(question: Question, dataset: Dataset) -> None:
@@ -238,8 +238,8 @@ def _fit_floors(
         return [str(error)]
     if fitted is None:
         return []
-    found = by_validation(floors_of(fitted.rows))
-    shown = ", ".join(result.label("validation") for result in found)
+    floors = by_validation(floors_of(fitted.rows))
+    shown = ", ".join(result.label("validation") for result in floors)
     links = f"validation links (chance: {chance(dataset, 'validation'):.3f})"
     lines = [f"{clock.spent:.0f} s: recall@50 of {links} without training: {shown}."]
     progress.say(" ".join([*lines, *fitted.notes]))

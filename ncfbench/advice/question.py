@@ -78,15 +78,15 @@ class Question:
 
 def _converted(tried: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
     """Return the values to try of some settings, of the types that these have."""
-    known, found = all_settings(), dict[str, Sequence[Any]]()
+    known, converted = all_settings(), dict[str, Sequence[Any]]()
     for name, values in tried.items():
         if name not in known or name in ("seed", "dataset"):
             raise UsageError(f"--try {name!r}{nearest(name, known)} It is no setting to try.")
-        found[name] = tuple(map(known[name].convert, values))
-        for value in found[name]:
+        converted[name] = tuple(map(known[name].convert, values))
+        for value in converted[name]:
             known[name].check(value)
             if name in ("encoder", "sampler"):
                 find(name, value)
             elif name == "loss":
                 find_loss(value)
-    return found
+    return converted

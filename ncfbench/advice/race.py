@@ -142,13 +142,13 @@ class Race(engine.Race[RunArm]):
         alike_first = sorted(choices, key=lambda other: other.config.encoder != first.encoder)
         self.first_clock, opening = self._first_clock(first), self.pace([first]).opening
 
-        def pace_of(others: Sequence[Choice]) -> Pace:
-            return self.runs.costs.pace([first.encoder, *(each.config.encoder for each in others)])
+        def pace_of(more: Sequence[Choice]) -> Pace:
+            return self.runs.costs.pace([first.encoder, *(one.config.encoder for one in more)])
 
-        def needs(others: Sequence[Choice], growth: float) -> float:
-            pace = pace_of(others)
-            one = pace.opening + growth * pace.training * self.first_clock + 2 * pace.saving
-            return (1 + len(others)) * one - opening
+        def needs(more: Sequence[Choice], growth: float) -> float:
+            pace = pace_of(more)
+            takes = pace.opening + growth * pace.training * self.first_clock + 2 * pace.saving
+            return (1 + len(more)) * takes - opening
 
         for order, (growth, fewest) in product((choices, alike_first), LEAST_GROWTHS):
             for size in range(len(order), min(fewest, 1 + len(order)) - 2, -1):
@@ -245,13 +245,17 @@ class Race(engine.Race[RunArm]):
         known = [(arm, standing) for arm in racing if (standing := arm.standing)]
         return sorted(known, key=lambda pair: pair[1].curve.level)
 
+    def _able(self) -> list[tuple[RunArm, Standing]]:
+        """Return those that are better than chance."""
+        return [pair for pair in self._ranked() if pair[1].learned_at is not None]
+
     def _is_at_rest(self) -> bool:
         """Return whether the leader is at rest, and all others too: one that learns late may pass
         it.
         """
         least = LEAST_REST * self.clock.budget_seconds
-        curves = [each.curve for _, each in self._ranked() if each.learned_at is not None]
-        return bool(curves) and all(each.clock >= least and rests(each) for each in curves)
+        curves = [standing.curve for _, standing in self._able()]
+        return bool(curves) and all(curve.clock >= least and rests(curve) for curve in curves)
 
     @property
     def _is_late(self) -> bool:
@@ -259,7 +263,7 @@ class Race(engine.Race[RunArm]):
 
     def _wave(self) -> bool:
         """Train a wave of neighbours; return False where there is no time for one, or nobody."""
-        able = [(arm, each) for arm, each in self._ranked() if each.learned_at is not None]
+        able = self._able()
         choices = self._newcomers() if able else []
         if not choices:
             return False
@@ -301,7 +305,8 @@ class Race(engine.Race[RunArm]):
         known = {*(arm.name for arm in self.arms), *(choice.name for choice in self.pool)}
         near = {choice.name: choice for choice in self.pool}
         for leader in order:
-            near |= {each.name: each for each in self.search.neighbours(leader.config, known)}
+            choices = self.search.neighbours(leader.config, known)
+            near |= {choice.name: choice for choice in choices}
         newcomers: list[Choice] = []
         for choice in near.values():
             pace = self.runs.costs.pace([choice.config.encoder])
@@ -313,7 +318,7 @@ class Race(engine.Race[RunArm]):
 
     def _promising(self, wave: Sequence[RunArm], ahead: Curve, target: float) -> list[RunArm]:
         """Return those of a wave that train on; the others leave."""
-        ranked = [(arm, each.curve) for arm, each in self._ranked(wave)]
+        ranked = [(arm, standing.curve) for arm, standing in self._ranked(wave)]
         keep = math.ceil(len(ranked) / 2) if target < self.reached else len(ranked)
         for place, (arm, curve) in enumerate(ranked, 1):
             reason = f"ranked {place} of {len(ranked)} in a wave" if place > keep else ""
@@ -326,7 +331,7 @@ class Race(engine.Race[RunArm]):
     def repeat(self) -> None:
         """Train further seeds of the two best while there is time."""
         ranked = self._ranked()
-        if all(standing.learned_at is None for _, standing in ranked):
+        if not self._able():
             return
         finalists = [arm for arm, _ in ranked[:SEEDED]]
         top = max(_top_clock(standing.curve) for _, standing in ranked[:SEEDED])

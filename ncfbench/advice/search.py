@@ -60,12 +60,14 @@ class Search:
         """Return points whose user towers read all that any arm's reads."""
         towers = self.space.tried.get("user_tower", ())
         histories = self.space.tried.get("history_of", ()) if "history" in towers else ()
-        found = [self.start, *(config for _, config in self._members)]
+        readers = [self.start, *(config for _, config in self._members)]
         start = self.space.point(self.start)
         for of in histories:
             with suppress(UsageError):
-                found.append(self.space.config(start | {"user_tower": "history", "history_of": of}))
-        return found
+                readers.append(
+                    self.space.config(start | {"user_tower": "history", "history_of": of})
+                )
+        return readers
 
     def first_field(self) -> list[Choice]:
         """Return the arms that begin, the first one before all, then who shows the values
@@ -85,7 +87,7 @@ class Search:
         of its encoders is.
         """
         encoders = self.space.tried.get("encoder", ())
-        tried = {name: each for name, each in PORTFOLIO.items() if each["encoder"] in encoders}
+        tried = {name: one for name, one in PORTFOLIO.items() if one["encoder"] in encoders}
         for name, wanted in (tried or PORTFOLIO).items():
             with suppress(UsageError):
                 yield name, self._nearest_point(wanted)
@@ -102,11 +104,11 @@ class Search:
         """Return the neighbours of an arm whose names are not known yet, the most promising
         first.
         """
-        own = self.space.point(leader)
+        start = self.space.point(leader)
 
         def place(config: RunConfig) -> int:
             point = self.space.point(config)
-            differing = [name for name in point if point[name] != own.get(name)]
+            differing = [name for name in point if point[name] != start.get(name)]
             places = [ORDER.index(name) for name in differing if name in ORDER]
             return min(places, default=len(ORDER))
 
@@ -125,7 +127,7 @@ class Search:
 
         words = {name: differing(base) for name, base in self._bases.get(kinds, {}).items()}
         name, more = min(
-            (words or {"": differing(self._usual)}).items(), key=lambda own: len(own[1])
+            (words or {"": differing(self._usual)}).items(), key=lambda item: len(item[1])
         )
         shown = [kind for kind, setting in zip(kinds, NAMED, strict=True) if setting in point]
         return Choice(" ".join(filter(None, [*shown, name, *more])), config)
@@ -135,7 +137,7 @@ class Search:
         tried = self.space.tried
         usual = {name: _nearest(tried[name], wanted[name]) for name in wanted if name in tried}
         declared = all_settings()
-        own = [name for name in tried if list(tried[name]) != list(declared[name].tried)]
+        given_names = [name for name in tried if list(tried[name]) != list(declared[name].tried)]
         kinds = [name for name in BUILT_IN if name in tried]
         axes = [dict.fromkeys([usual.get(name, tried[name][0]), *tried[name]]) for name in kinds]
         reasons = []
@@ -148,7 +150,7 @@ class Search:
                 given = {
                     name: _nearest(tried[name], getattr(config, name))
                     for name in names
-                    if name in own
+                    if name in given_names
                 }
                 point = {name: value for name, value in {**given, **usual}.items() if name in names}
                 return self.space.config(point | choices)

@@ -39,27 +39,27 @@ def headline(answer: RaceAnswer, *, has_block: bool = True) -> str:
 
 def caveats(answer: RaceAnswer) -> list[Caveat]:
     """Return what the answer rests on, and what speaks against it."""
-    found, best = [Caveat("note", note) for note in answer.notes], answer.best
+    notes, best = [Caveat("note", note) for note in answer.notes], answer.best
     if answer.training_share < LEAST_TRAINING:
         text = f"Too little of the budget was training ({answer.training_share:.0%}): no answer."
-        found.append(Caveat("undertrained", f"{text} A larger --budget gives one."))
+        notes.append(Caveat("undertrained", f"{text} A larger --budget gives one."))
     if best is not None:
-        found += best_caveats(answer, best)
+        notes += best_caveats(answer, best)
         if 1 < len(best.deciding) < ENOUGH_SEEDS:
             text = f"{counted(len(best.deciding), 'seed')} of each finalist."
-            found.append(Caveat("few_seeds", text))
+            notes.append(Caveat("few_seeds", text))
     if answer.undecided:
         text = f"{counted(answer.undecided, 'arm')} left before they could be told from it."
-        found.append(Caveat("few_arms", text))
+        notes.append(Caveat("few_arms", text))
     if answer.untried:
         names = ", ".join(arm.name for arm in answer.untried)
         text = f"Without a recall, for want of time: {names}. A larger --budget may tell."
-        found.append(Caveat("few_arms", text))
+        notes.append(Caveat("few_arms", text))
     if answer.unfitted:
         text = f"Floors that were left out: {' '.join(answer.unfitted)}"
-        found.append(Caveat("note", text))
-    found += floor_caveats(answer)
-    return found + [
+        notes.append(Caveat("note", text))
+    notes += floor_caveats(answer)
+    return notes + [
         Caveat(code, f"{text} Repeat this on a quiet machine.")
         for code, text in busy_caveats(answer.spread)
     ]
@@ -101,8 +101,8 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         folder, locations: as for :func:`next_steps`.
     """
     question = answer.question
-    found = caveats(answer)
-    deploy = deployment(answer, found, locations)
+    doubts = caveats(answer)
+    deploy = deployment(answer, doubts, locations)
     return {
         "format": 1,
         "dataset": question.base.dataset,
@@ -116,8 +116,8 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "sample_users": answer.sample_users,
         "deploy": deploy,
         "headline": headline(answer, has_block=bool(deploy)),
-        "trust": [caveat.sentence for caveat in found],
-        "caveats": [caveat._asdict() for caveat in found],
+        "trust": [caveat.sentence for caveat in doubts],
+        "caveats": [caveat._asdict() for caveat in doubts],
         "next": [
             {"purpose": purpose, "command": command}
             for purpose, command in next_steps(answer, folder, locations)

@@ -64,7 +64,7 @@ class Timeline:
 
     def _of_split(self, lines: list[Reading]) -> list[Reading]:
         kept = ("", self.split)
-        return [each for each in lines if each.split in kept] if self.split else lines
+        return [line for line in lines if line.split in kept] if self.split else lines
 
     @property
     def startup_seconds(self) -> float:
@@ -75,7 +75,7 @@ class Timeline:
         """Return the clock and the value of each line."""
         lines = self.counted
         start = startup_of(lines, self.expected_startup)
-        return [(max(each.running - start, 0.0), each.value) for each in lines]
+        return [(max(line.running - start, 0.0), line.value) for line in lines]
 
     def lowest(self, *, is_less_better: bool) -> float:
         """Return the lowest value of any line, which falls as a curve does; infinity without one.
@@ -87,7 +87,7 @@ class Timeline:
             self._read, self._lowest, self._read_of = 0, math.inf, self.split
         new = self.readings[self._read :]
         self._read += len(new)
-        self._lowest = min([self._lowest, *(sign * each.value for each in self._of_split(new))])
+        self._lowest = min([self._lowest, *(sign * line.value for line in self._of_split(new))])
         return self._lowest
 
     def curve(self, *, is_less_better: bool) -> Curve | None:
@@ -116,7 +116,7 @@ def startup_of(lines: Sequence[Reading], expected: float = 0.0) -> float:
     if not lines:
         return expected
     lines, first = lines[:PACED], lines[0]
-    steps = [each.step for each in lines]
+    steps = [line.step for line in lines]
     if any(step is None for step in steps):
         steps = [*range(1, len(lines) + 1)]
     known = [step for step in steps if step is not None]

@@ -246,7 +246,7 @@ class Race(ABC, Generic[A]):
         dropped = {
             arm: decision.dropped[arm.name] for arm in racing if arm.name in decision.dropped
         }
-        leaving = self.leaving(dropped, keep) if plan else self.leaving_last(dropped)
+        leaving = self.leaving(dropped, keep, is_last=plan is None)
         self.leave(leaving)
         is_able = standings[decision.leader].learned_at is not None
         leads = f"{decision.leader} leads" if is_able else "none is better than chance yet"
@@ -258,16 +258,13 @@ class Race(ABC, Generic[A]):
             f" {leave}{len(self.active)} stay{rest}."
         )
 
-    def leaving(self, dropped: Mapping[A, str], keep: int) -> Mapping[A, str]:
+    def leaving(self, dropped: Mapping[A, str], keep: int, *, is_last: bool) -> Mapping[A, str]:
         """Return the arms that leave with their reasons, of those that the rule drops.
 
         Args:
             keep: number of arms for which the next rung has time.
+            is_last: no rung follows.
         """
-        return dropped
-
-    def leaving_last(self, dropped: Mapping[A, str]) -> Mapping[A, str]:
-        """Return the arms that leave where no rung follows, of those that the rule drops."""
         return dropped
 
     def leave(self, reasons: Mapping[A, str], reached: float | None = None) -> None:

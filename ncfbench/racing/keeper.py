@@ -35,10 +35,10 @@ def children(process: int) -> list[int]:
         with suppress(OSError, ValueError):
             # The name in parentheses may hold spaces and parentheses.
             parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    found = {process}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found - {process})
+    tree = {process}
+    while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= more
+    return sorted(tree - {process})
 
 
 def kill_all(group: int) -> None:
@@ -85,9 +85,9 @@ def keep(status: int, command: str) -> None:
         if woken in ready:
             os.read(woken, 4096)
             with suppress(ChildProcessError):
-                while (found := os.waitpid(-1, os.WNOHANG)) != (0, 0):
-                    if found[0] == arm.pid:
-                        code = os.waitstatus_to_exitcode(found[1])
+                while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                    if ended[0] == arm.pid:
+                        code = os.waitstatus_to_exitcode(ended[1])
     kill_all(arm.pid)
     if code is not None:
         with suppress(OSError):

@@ -83,7 +83,7 @@ def race(
     commands = make_commands(
         [command] if isinstance(command, str) else command,
         names=names,
-        parameters={name: [*map(str, own)] for name, own in (parameters or {}).items()},
+        parameters={name: [*map(str, values)] for name, values in (parameters or {}).items()},
     )
     question = Question(
         Metric.of(metric, minimize=minimize),
@@ -93,7 +93,7 @@ def race(
     )
     _check(question)
     require_pausing()
-    progress, others = progress or Progress(), OtherPrograms()
+    progress, programs = progress or Progress(), OtherPrograms()
     first = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(commands, question)
     here = _unfinished(first)
     if here != first:
@@ -105,7 +105,7 @@ def race(
         stack.enter_context(locks.held(here, "racing in"))
         stack.callback(progress.end)
         interrupted = stack.enter_context(deferred_signals(progress.say, STOPPING))
-        others.warn(progress.say)
+        programs.warn(progress.say)
         clock = make_clock(budget_seconds)
         field = Field(
             question.metric,
@@ -115,24 +115,24 @@ def race(
             interrupted=interrupted,
             ticked=lambda: progress.move(int(clock.spent), *_at_work(arms)),
         )
-        arms = [CommandArm(each, field, number) for number, each in enumerate(commands)]
+        arms = [CommandArm(one, field, number) for number, one in enumerate(commands)]
 
         def answered(*, is_over: bool = False, notes: Sequence[str] = ()) -> Answer:
             answer = make_answer(question, arms, clock.spent, is_over=is_over, notes=notes)
             tables.write_json(here / ANSWER, as_json(answer))
             return answer
 
-        it = Race(clock, arms, progress.say, question=question, judged=answered)
+        race_ = Race(clock, arms, progress.say, question=question, judged=answered)
         progress.start(int(budget_seconds), 0, "second")
         is_complete, notes = True, []
         try:
             with field, handled_by(lambda *_: field.suspended.set(), signal.SIGTSTP):
-                it.run()
+                race_.run()
         except KeyboardInterrupt:
             is_complete = False
-        if used := others.describe():
+        if used := programs.describe():
             notes.append(f"Meanwhile other programs used {used}, so times are too long")
-        question.require_direction(it.firsts, is_last=True)
+        question.require_direction(race_.firsts, is_last=True)
         answer = answered(is_over=is_complete, notes=notes)
     return Outcome(answer, here, is_complete)
 
@@ -175,7 +175,7 @@ def _digest(commands: Sequence[Command], question: Question) -> str:
 def _unfinished(folder: Path) -> Path:
     """Return the folder of a race, or the first of ``NAME-2``, ... that holds no finished one."""
     later = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
-    return next(each for each in itertools.chain([folder], later) if not _is_finished(each))
+    return next(path for path in itertools.chain([folder], later) if not _is_finished(path))
 
 
 def _is_finished(folder: Path) -> bool:

@@ -159,21 +159,21 @@ class Process:
             self._signal_group(signal.SIGSTOP)
             now = time.perf_counter()
             self._running, self.is_paused = self._clock(now), True
-        told: set[psutil.Process] = set()
+        stopped: set[psutil.Process] = set()
         for _ in range(MOST_ROUNDS):  # one that is not stopped yet may start others
-            others = [each for each in self._descendants() if each not in told and _can_run(each)]
-            for each in others:
+            running = {child for child in self._descendants() if _can_run(child)} - stopped
+            for child in running:
                 with suppress(psutil.Error):
-                    each.suspend()
-            told.update(others)
-            if not others:
+                    child.suspend()
+            stopped |= running
+            if not running:
                 break
 
     def resume(self) -> None:
         """Continue all its processes."""
-        for each in self._known:
+        for child in self._known:
             with suppress(psutil.Error):
-                each.resume()
+                child.resume()
         with self._lock:
             self._since, self.is_paused = time.perf_counter(), False
             self._signal_group(signal.SIGCONT)
@@ -204,9 +204,9 @@ class Process:
     def memory_bytes(self) -> int:
         """Return the memory of its processes; a page that several share counts once."""
         total = 0
-        for each in self._descendants():
+        for child in self._descendants():
             with suppress(psutil.Error):
-                total += _memory_of(each)
+                total += _memory_of(child)
         return total
 
     def _signal_group(self, number: signal.Signals) -> None:
@@ -246,7 +246,7 @@ class Process:
     def _take(self, lines: Sequence[bytes], now: float) -> None:
         with self._lock:
             running = self._clock(now)
-        found = 0
+        count = 0
         for line in lines:
             text = line.decode(errors="replace")
             try:
@@ -257,7 +257,7 @@ class Process:
                 continue
             if read is not None and math.isfinite(read.value):
                 self.readings.append(Reading(running, *read))
-                found += 1
+                count += 1
                 continue
             if read is not None:
                 self._not_finite += 1
@@ -265,7 +265,7 @@ class Process:
                     self.diverged = read.value
             if shown := cleaned(text).strip():
                 self.last_lines.append(shown)
-        self.bunched += max(found - 1, 0)
+        self.bunched += max(count - 1, 0)
 
 
 def _memory_of(process: psutil.Process) -> int:
@@ -285,6 +285,6 @@ def _can_run(process: psutil.Process) -> bool:
 
 def _kill(known: Sequence[psutil.Process]) -> None:
     """Kill processes whose keeper was killed; psutil knows a process id that was given anew."""
-    for each in known:
+    for process in known:
         with suppress(psutil.Error):
-            each.kill()
+            process.kill()

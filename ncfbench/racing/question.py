@@ -81,8 +81,8 @@ class Question:
         Args:
             is_last: as for :func:`~ncfbench.racing.direction.trend`.
         """
-        values = [[each.value for each in arm.timeline.counted] for arm in arms]
-        known = [direction.trend(own, is_last=is_last) for own in values if len(own) > 1]
+        values = [[line.value for line in arm.timeline.counted] for arm in arms]
+        known = [direction.trend(series, is_last=is_last) for series in values if len(series) > 1]
         worse = 1 if self.metric.is_less_better else -1
         return worse in known and 2 * known.count(worse) >= len(known)
 
@@ -103,27 +103,26 @@ class Question:
         """Return the soonest arm and the level that decides, by first seeds; None while no arm
         has a line, or none reached the target.
         """
-        curves, goal = curves_of(each for each in arms if not each.seed), self.goal
+        curves, goal = curves_of(arm for arm in arms if not arm.seed), self.goal
         if goal is not None:
             times = _times_to(goal, curves)
             return (min(times, key=times.__getitem__), goal) if times else None
         if not curves:
             return None
         start = self.start_of([*curves.values()])
-        tops = {each: start - curve.level for each, curve in curves.items()}
+        tops = {arm: start - curve.level for arm, curve in curves.items()}
         level = start - SHARE * max(tops.values())
         times = _times_to(level, curves)
-        return soonest(tops, {each: times.get(each, math.inf) for each in tops}), level
+        return soonest(tops, {arm: times.get(arm, math.inf) for arm in tops}), level
 
     def finalists(self, arms: Sequence[CommandArm]) -> dict[CommandArm, float]:
         """Return the arms to repeat and their seconds to the level that decides, the best first."""
-        found = self.winner(arms)
-        if found is None:
+        if (winner := self.winner(arms)) is None:
             return {}
-        best, level = found
+        best, level = winner
         times = _times_to(level, curves_of(arms))
-        order = sorted(times, key=lambda each: (each is not best, times[each]))
-        return {each: times[each] for each in order[:FINALISTS]}
+        order = sorted(times, key=lambda arm: (arm is not best, times[arm]))
+        return {arm: times[arm] for arm in order[:FINALISTS]}
 
 
 def curves_of(arms: Iterable[CommandArm]) -> dict[CommandArm, Curve]:
@@ -133,5 +132,5 @@ def curves_of(arms: Iterable[CommandArm]) -> dict[CommandArm, Curve]:
 
 def _times_to(level: float, curves: Mapping[CommandArm, Curve]) -> dict[CommandArm, float]:
     """Return the seconds to a level of those that reached it."""
-    times = {each: curve.time_to(level) for each, curve in curves.items()}
-    return {each: at for each, at in times.items() if at is not None}
+    times = {arm: curve.time_to(level) for arm, curve in curves.items()}
+    return {arm: at for arm, at in times.items() if at is not None}

@@ -191,7 +191,7 @@ class Race(engine.Race[CommandArm]):
         timelines = [arm.timeline for arm in self.arms]
         for timeline in timelines:
             timeline.split = self.question.metric.split
-        known = [each.startup_seconds for each in timelines if len(each.readings) > 1]
+        known = [line.startup_seconds for line in timelines if len(line.readings) > 1]
         for timeline in timelines:
             timeline.expected_startup = statistics.median(known) if known else 0.0
 
@@ -204,7 +204,7 @@ class Race(engine.Race[CommandArm]):
                 f"Lines of {arm.name} seem to be of several series, since {why}, and all"
                 f" count. Choose one by a word of its lines, as in {option}."
             )
-        doubts = [each.doubt for each in self.arms if each.doubt]
+        doubts = [other.doubt for other in self.arms if other.doubt]
         for text in [*metric.notes, *doubts[:1]] if arm.readings else ():
             if text not in self._said:
                 self._said.add(text)
@@ -252,21 +252,21 @@ class Race(engine.Race[CommandArm]):
         super().judge()
         self.judged()
 
-    def leaving(self, dropped: Mapping[CommandArm, str], keep: int) -> Mapping[CommandArm, str]:
+    def leaving(
+        self, dropped: Mapping[CommandArm, str], keep: int, *, is_last: bool
+    ) -> Mapping[CommandArm, str]:
         """Keep the soonest, though it may not be the lowest; of those without a line as many stay
-        as there is time for.
+        as there is time for. After the last rung nobody leaves: all have trained as long as any.
         """
-        racing = [arm for arm in self.active if arm.lines]
+        if is_last:
+            return {}
+        racing = [*filter(_is_known, self.active)]
         ended = [arm for arm in self.firsts if arm.status is Status.ENDED and arm.lines]
         best, _ = self.question.winner([*racing, *ended]) or (None, 0.0)
         leaving = {arm: reason for arm, reason in dropped.items() if arm is not best}
         room = max(keep - (len(racing) - len(leaving)), 0)
         silent = [arm for arm in self.active if not arm.lines]
         return leaving | dict.fromkeys(silent[room:], NO_LINE)
-
-    def leaving_last(self, dropped: Mapping[CommandArm, str]) -> Mapping[CommandArm, str]:
-        """Let nobody leave: all have trained as long as any."""
-        return {}
 
     def repeat(self) -> None:
         """Train further seeds of the finalists, to the level that decides."""
