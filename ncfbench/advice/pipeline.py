@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,6 +29,7 @@ from ncfbench.floors.models import Fitted
 from ncfbench.floors.task import Task
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.engine import Clock
+from ncfbench.racing.pipeline import ANSWER, Outcome, first_free
 from ncfbench.reporting.beside import read_floors
 from ncfbench.reporting.floors import floors_of
 from ncfbench.runs.progress import Progress
@@ -43,8 +41,8 @@ from ncfbench.timing.contention import OtherPrograms
 from ncfbench.training.blended import blend_run
 from ncfbench.training.run import FAILURES
 
-FOLDER, ANSWER = "advice", "answer.json"
-"""Folder of the races, below the folder of the runs, and the file of each with its answer."""
+FOLDER = "advice"
+"""Folder of the races, below the folder of the runs."""
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
 FLOORS_SHARE = 0.1
 """Share of the budget that the floors of a race may take."""
@@ -61,19 +59,6 @@ CERTAIN_NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Advice:
-    """The result of a question.
-
-    Attributes:
-        is_complete: False if the race was interrupted.
-    """
-
-    folder: Path
-    answer: RaceAnswer
-    is_complete: bool
-
-
 def advise(
     dataset: str,
     *,
@@ -86,7 +71,7 @@ def advise(
     assignments: Sequence[str] = (),
     began: float | None = None,
     **shared: Any,
-) -> Advice:
+) -> Outcome[RaceAnswer]:
     """Race arms within a budget of time, and return what to train with, and why.
 
     Args:
@@ -117,7 +102,7 @@ def answer_question(
     *,
     progress: Progress,
     began: float | None = None,
-) -> Advice:
+) -> Outcome[RaceAnswer]:
     """Answer a question within a budget of wall time.
 
     Args:
@@ -139,7 +124,8 @@ def answer_question(
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
     require_recall(question, dataset)
     search = Search(Space.of(dataset, question.fixed, question.tried), question.tried)
-    folder = _unused(locations.runs_dir / FOLDER / question.name)
+    first = locations.runs_dir / FOLDER / question.name
+    folder = first_free(first, lambda path: any(path.glob("[!.]*")))
     programs.warn(say)
     with (
         locks.held(folder, "racing in"),
@@ -192,14 +178,7 @@ def answer_question(
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
         there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
         tables.write_json(folder / ANSWER, summary.as_json(answer, folder, there))
-        return Advice(folder, answer, is_complete)
-
-
-def _unused(folder: Path) -> Path:
-    """Return the folder of a race, or the first of ``NAME-2``, ... that holds no runs."""
-    later = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
-    folders = itertools.chain([folder], later)
-    return next(path for path in folders if not any(path.glob("[!.]*")))
+        return Outcome(answer, folder)
 
 
 def require_recall(question: Question, dataset: Dataset) -> None:

@@ -77,6 +77,6 @@ def advise(
     else:
         print_answer(found, summary.answer_tables(answer))
         print_views("", f"Written: {folder}")
-    if not advice.is_complete:
+    if not answer.is_over:
         say("Interrupted; this is the answer so far.")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)

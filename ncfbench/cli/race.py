@@ -124,7 +124,7 @@ def race(
     else:
         print_answer(found, shown)
         print_views("", f"Written: {outcome.folder}")
-    if not outcome.is_complete:
+    if not answer.is_over:
         say("Interrupted; this is the answer so far.")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)
     if answer.best is None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ncfbench.statistics.curves import Curve
 
@@ -139,7 +140,7 @@ def doubt(lines: Sequence[Reading]) -> str:
     """
     lines = lines[-WINDOW:]
     values, steps = [line.value for line in lines], [line.step for line in lines]
-    sources = _grouped([line.source for line in lines], values)
+    sources = _grouped(values, [line.source for line in lines])
     if len(sources) > 1 and min(map(len, sources.values())) > 1:
         unlike = [{*series} for series in sources.values()]
         if 2 * len(set.intersection(*unlike)) < min(map(len, unlike)):  # no copies of each other
@@ -156,16 +157,13 @@ def doubt(lines: Sequence[Reading]) -> str:
 
 def _jump(values: Sequence[float], names: Sequence[int], times: float) -> bool:
     """Return whether values differ more from line to line than within each series."""
-    series = _grouped(names, values).values()
+    series = _grouped(values, names).values()
     if len(series) < 2 or min(map(len, series)) < 3:
         return False
-    inside = [abs(b - a) for one in series for a, b in itertools.pairwise(one)]
-    across = [abs(b - a) for a, b in itertools.pairwise(values)]
-    return statistics.fmean(across) > times * statistics.fmean(inside)
+    inside = np.concatenate([np.abs(np.diff(one)) for one in series])
+    return bool(np.abs(np.diff(values)).mean() > times * inside.mean())
 
 
-def _grouped(names: Sequence[Hashable], values: Sequence[float]) -> dict[Hashable, list[float]]:
-    grouped = defaultdict[Hashable, list[float]](list)
-    for name, value in zip(names, values, strict=True):
-        grouped[name].append(value)
-    return grouped
+def _grouped(values: Sequence[float], names: Sequence[Any]) -> dict[Any, list[float]]:
+    pairs = list(zip(names, values, strict=True))
+    return {name: [value for other, value in pairs if other == name] for name, _ in pairs}

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ncfbench.errors import UsageError
 
@@ -69,7 +69,9 @@ def make_commands(
     """
     if len(names) > len(commands):
         raise UsageError(f"--name: {len(names)} names of {len(commands)} commands.")
-    titles = [*names, *map(_shortened, commands[len(names) :])]
+    words = (" ".join(text.split()) for text in commands[len(names) :])
+    cut = (f"{text[:LONGEST_NAME]}..." if len(text) > LONGEST_NAME else text for text in words)
+    titles = [*names, *cut]
     begun = [Command(name, text) for name, text in zip(titles, commands, strict=True)]
     parameters = parameters or {}
     for name in parameters:
@@ -78,12 +80,12 @@ def make_commands(
             raise UsageError(
                 f"{{{name}}} stands in no command: write it where the values of {name} belong."
             )
-    is_named = len(begun) > 1 or bool(names)
-    arms = [
-        _with_values(arm, dict(zip(parameters, chosen, strict=True)), is_named=is_named)
-        for arm in begun
-        for chosen in itertools.product(*parameters.values())
-    ]
+    is_named = len(begun) > 1 or bool(names) or not parameters
+    arms = []
+    for command, chosen in itertools.product(begun, itertools.product(*parameters.values())):
+        values = dict(zip(parameters, chosen, strict=True))
+        texts = [command.name] * is_named + [f"{name}={value}" for name, value in values.items()]
+        arms.append(replace(command, name=" ".join(texts), values=values))
     twice = [name for name, count in Counter(arm.name for arm in arms).items() if count > 1]
     if twice:
         raise UsageError(f"Two arms are called {twice[0]!r}. Name commands with --name.")
@@ -93,17 +95,6 @@ def make_commands(
             " --try lr=1e-3,1e-2 with {lr} in the command, or several commands."
         )
     return arms
-
-
-def _with_values(command: Command, values: Mapping[str, str], *, is_named: bool) -> Command:
-    texts = [f"{name}={value}" for name, value in values.items()]
-    name = " ".join([command.name, *texts] if is_named or not texts else texts)
-    return Command(name, command.text, values)
-
-
-def _shortened(command: str) -> str:
-    text = " ".join(command.split())
-    return text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}..."
 
 
 def _check_name(name: str) -> None:

@@ -7,10 +7,11 @@ import itertools
 import json
 import math
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
 
 from ncfbench.config import Folder, Locations
 from ncfbench.errors import UsageError
@@ -36,18 +37,14 @@ SILENCE = (30.0, 1 / 3)
 """An arm may be silent while it runs for these seconds, or this share of the budget if longer."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a race.
+AnswerT = TypeVar("AnswerT")
 
-    Attributes:
-        folder: of its records and of the output of each arm.
-        is_complete: False if it was interrupted.
-    """
 
-    answer: Answer
+class Outcome(NamedTuple, Generic[AnswerT]):
+    """The answer of a race, and the folder of its records."""
+
+    answer: AnswerT
     folder: Path
-    is_complete: bool
 
 
 def race(
@@ -62,7 +59,7 @@ def race(
     seeds: int | None = None,
     runs_dir: Folder = None,
     progress: Progress | None = None,
-) -> Outcome:
+) -> Outcome[Answer]:
     """Race commands within a budget of time, and return which reaches a quality soonest.
 
     Args:
@@ -95,7 +92,7 @@ def race(
     require_pausing()
     progress, programs = progress or Progress(), OtherPrograms()
     first = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(commands, question)
-    here = _unfinished(first)
+    here = first_free(first, _is_finished)
     if here != first:
         progress.say(
             f"This race is finished already, and its answer is {first / ANSWER}. It is raced"
@@ -134,7 +131,7 @@ def race(
             notes.append(f"Meanwhile other programs used {used}, so times are too long")
         question.require_direction(race_.firsts, is_last=True)
         answer = answered(is_over=is_complete, notes=notes)
-    return Outcome(answer, here, is_complete)
+    return Outcome(answer, here)
 
 
 def _at_work(arms: Sequence[CommandArm]) -> tuple[str, str]:
@@ -172,10 +169,10 @@ def _digest(commands: Sequence[Command], question: Question) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:10]
 
 
-def _unfinished(folder: Path) -> Path:
-    """Return the folder of a race, or the first of ``NAME-2``, ... that holds no finished one."""
+def first_free(folder: Path, is_taken: Callable[[Path], bool]) -> Path:
+    """Return the folder of a race, or the first of ``NAME-2``, ... that is not taken."""
     later = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
-    return next(path for path in itertools.chain([folder], later) if not _is_finished(path))
+    return next(path for path in itertools.chain([folder], later) if not is_taken(path))
 
 
 def _is_finished(folder: Path) -> bool:

@@ -41,7 +41,7 @@ def raced(data_dir, tmp_path_factory):
 
 
 def test_a_race_leaves_ordinary_runs_and_an_answer(raced):
-    assert raced.is_complete
+    assert raced.answer.is_over
     answer = raced.answer
     assert answer.best is not None
     names = {path.name for path in raced.folder.iterdir() if path.is_file()}
@@ -100,7 +100,6 @@ def test_an_interrupted_race_answers(data_dir, tmp_path):
         patch.setattr(contention.OtherPrograms, "cores", lambda self: 64.0)
         cut, said = ask(data_dir, tmp_path, **FEW)
     assert said[0].startswith("Warning: other programs use 64.0 of")
-    assert not cut.is_complete
     assert not cut.answer.is_over
     assert pipeline.BUSY_NOTE in cut.answer.notes
     begun = next(one for one in runs.read_all(cut.folder)[0] if one.summary["iterations"])
