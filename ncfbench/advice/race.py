@@ -241,7 +241,8 @@ class Race(engine.Race[RunArm]):
 
     def _ranked(self, arms: Sequence[RunArm] | None = None) -> list[tuple[RunArm, Standing]]:
         """Return the arms that have not left, of some or all, those of the best metric first."""
-        racing = [arm for arm in (arms or self.arms) if arm in self.active]
+        among = self.arms if arms is None else arms
+        racing = [arm for arm in among if arm in self.active]
         known = [(arm, standing) for arm in racing if (standing := arm.standing)]
         return sorted(known, key=lambda pair: pair[1].curve.level)
 
