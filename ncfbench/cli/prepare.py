@@ -22,7 +22,7 @@ from ncfbench.settings import setting_of
 
 if TYPE_CHECKING:
     from ncfbench.cli.download import DownloadBar
-    from ncfbench.data.derived import Embed
+    from ncfbench.data.features import Embed
 
 
 class _SourceGroup(TyperGroup):

@@ -5,21 +5,33 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.data.features import Float32
 from ncfbench.data.text import Int32, Texts
 from ncfbench.data.words import is_unspaced
+from ncfbench.storage import tables
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 FINGERPRINT_VERSION = 1  # of what the fingerprint covers
 FEW_TEST_ITEMS = 50  # up to which recall@50 says nothing
+ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
+    "links": (np.int32, 2),
+    "words": (np.int32, 1),
+    "lengths": (np.int32, 1),
+    "split": (np.uint8, 1),
+    "held_out": (np.uint8, 1),
+    "item_features": (np.float32, 2),
+}
+"""Type and number of axes of each ``.npy`` file."""
+TABLES = {"vocabulary": "word", "user_ids": "id", "item_ids": "id"}
+"""The one column, of strings, of each ``.parquet`` file."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,7 @@ class Content:
     user_ids: pa.StringArray | None = None
     item_ids: pa.StringArray | None = None
     removed: Mapping[str, int] = field(default_factory=dict)
-    item_features: Float32 | None = None
+    item_features: NDArray[np.float32] | None = None
     held_out: NDArray[np.uint8] | None = None
     facts: Mapping[str, float] = field(default_factory=dict)
 
@@ -140,6 +152,43 @@ class Content:
             "users_without_held_out_links": len(np.setdiff1d(self.users, held_out)),
             **self.facts,
         }
+
+
+OPTIONAL = [field.name for field in fields(Content) if field.default is None]
+"""Files that a data set may lack, named as the fields of its content, which may be None."""
+
+
+def write_content(folder: Path, content: Content) -> None:
+    """Write the files of a content into a new folder."""
+    folder.mkdir()
+    links, texts = (content.users, content.items), content.texts
+    parts = {**vars(content), "links": links, "words": texts.words, "lengths": texts.lengths}
+    for part, (dtype, _) in ARRAYS.items():
+        if parts[part] is not None:
+            tables.write_array(folder / f"{part}.npy", parts[part], dtype)
+    for part, name in TABLES.items():
+        if parts[part] is not None:
+            schema = pa.schema([(name, pa.string())])
+            table = pa.table([parts[part]], schema=schema)
+            tables.write_table(folder / f"{part}.parquet", [table], schema)
+
+
+def read_content(folder: Path, n_users: int) -> Content:
+    """Map the files of a content into memory; a DataError where one is missing or damaged."""
+    parts: dict[str, Any] = {}
+    for part in (*ARRAYS, *TABLES):
+        path = folder / f"{part}.{'npy' if part in ARRAYS else 'parquet'}"
+        if part in OPTIONAL and not path.exists():
+            parts[part] = None
+        elif part in ARRAYS:
+            parts[part] = tables.read_array(path, *ARRAYS[part])
+        else:
+            schema = pa.schema([(TABLES[part], pa.string())])
+            parts[part] = tables.read_table(path, schema)[TABLES[part]].combine_chunks()
+    parts["vocabulary"] = tuple(parts["vocabulary"].to_pylist())
+    users, items = parts.pop("links")
+    texts = Texts(parts.pop("words"), parts.pop("lengths"))
+    return Content(n_users=n_users, users=users, items=items, texts=texts, **parts)
 
 
 def cautions(manifest: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
 
     data/citeulike/manifest.json          source, options, statistics, fingerprint
     data/citeulike/3f2a91c0d4e5/          the fingerprint's first digits
-        ...                               see :mod:`ncfbench.data.content_files`
+        ...                               see data/README.md
         checkpoint-DIGEST/                files of a pretrained model; see assets/
 
 Replacing the manifest is one rename: an interrupted ``prepare`` leaves the previous data set.
@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from ncfbench import __version__
 from ncfbench.config import Folder, Locations, complete
-from ncfbench.data import content_files
-from ncfbench.data.content import SPLITS, Content, Split
-from ncfbench.data.derived import Embed, with_derived, without_derived
+from ncfbench.data.content import SPLITS, Content, Split, read_content, write_content
+from ncfbench.data.features import Embed, with_derived, without_derived
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.hold_out import advise_hold_out
 from ncfbench.data.options import SourceOptions, flags_of
@@ -256,7 +255,7 @@ def _switch(home: Path, manifest: Mapping[str, Any], content: Content) -> None:
         shutil.rmtree(new, ignore_errors=True)  # what a killed process left
         try:
             if not _is_intact(home, manifest):
-                content_files.write(new, content)
+                write_content(new, content)
                 shutil.rmtree(folder, ignore_errors=True)
                 new.rename(folder)
             tables.write_json(home / "manifest.json", manifest)
@@ -334,7 +333,7 @@ def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
     """Map the content in ``home``; a DataError if it does not match its fingerprint."""
     folder = _folder(home, manifest)
     try:
-        content = content_files.read(folder, int(manifest["statistics"]["users"]))
+        content = read_content(folder, int(manifest["statistics"]["users"]))
         source, is_intact = without_derived(content, manifest.get("derived_features", {}))
         if is_intact and source.digest(manifest["options"]) == manifest["fingerprint"]:
             return content

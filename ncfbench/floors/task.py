@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ncfbench.data.content import Split
-from ncfbench.data.derived import lsa_columns
-from ncfbench.data.features import Float32
+from ncfbench.data.features import Float32, lsa_columns
 from ncfbench.data.lsa import Ids, tfidf
 from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
