@@ -63,25 +63,24 @@ class Architecture:
         """Read a model's files; a DataError where one is damaged, or none of BERT's kind."""
         path = folder / CONFIG
         given = pieces.read_settings(path, dict)
+
+        def require(is_right: bool, name: str, what: str) -> None:
+            if not is_right:
+                shown = f"is {repr(given[name])[:40]}" if name in given else "is missing"
+                raise DataError(f"{path}: {name} {shown}, and {what}.")
+
         for name, known in KNOWN.items():
-            if (value := given.get(name, known)) != known:
-                raise DataError(
-                    f"{path}: {name} is {value!r}, and only models of BERT's kind are supported"
-                    f" ({known!r}), such as MiniLM."
-                )
+            what = f"only models of BERT's kind are supported ({known!r}), such as MiniLM"
+            require(given.get(name, known) == known, name, what)
         for name in SIZES.values():
-            if type(value := given.get(name)) is not int or value < 1:
-                shown = f"is {repr(value)[:40]}" if name in given else "is missing"
-                raise DataError(f"{path}: {name} {shown}, and it must be a whole number above 0.")
+            is_size = type(size := given.get(name)) is int and size > 0
+            require(is_size, name, "it must be a whole number above 0")
         sizes = {field: given[name] for field, name in SIZES.items()}
-        if sizes["width"] % sizes["heads"]:
-            raise DataError(
-                f"{path}: num_attention_heads is {sizes['heads']}, and it must divide hidden_size,"
-                f" {sizes['width']}."
-            )
+        divides = sizes["width"] % sizes["heads"] == 0
+        require(divides, SIZES["heads"], f"it must divide hidden_size, {sizes['width']}")
         epsilon = given.get("layer_norm_eps", 1e-12)
-        if type(epsilon) not in (int, float) or not 0 < epsilon < math.inf:
-            raise DataError(f"{path}: layer_norm_eps is {epsilon!r}, and it must be above 0.")
+        is_epsilon = type(epsilon) in (int, float) and 0 < epsilon < math.inf
+        require(is_epsilon, "layer_norm_eps", "it must be above 0")
         pooling, normalises = _pooling(folder / POOLING), _normalises(folder / MODULES)
         return cls(**sizes, epsilon=float(epsilon), pooling=pooling, normalises=normalises)
 

@@ -24,8 +24,22 @@ class Pieces:
     """
 
     def __init__(self, folder: Path, max_length: int) -> None:
+        require_tokenizers("--tokenizer")
+        import tokenizers
+
+        path, is_lowercase = tokenizer_file(folder), _is_lowercase(folder)
+        try:
+            if path.name == "vocab.txt":
+                self._tokenizer = tokenizers.BertWordPieceTokenizer(
+                    str(path), lowercase=is_lowercase
+                )
+            else:
+                self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the package raises Exception itself
+            raise DataError(f"{path} is damaged: {reason(error)}.") from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
         self.max_length = max_length
-        self._tokenizer = _read(folder)
         self.ids: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
         ordered = sorted(self.ids, key=self.ids.__getitem__)
         is_dense = [self.ids[piece] for piece in ordered] == list(range(len(ordered)))
@@ -79,24 +93,6 @@ def read_settings(path: Path, kind: type) -> Any:
         name = "object" if kind is dict else "list"
         raise DataError(f"{path} is damaged: it must hold a JSON {name}.")
     return settings
-
-
-def _read(folder: Path) -> Any:
-    require_tokenizers("--tokenizer")
-    import tokenizers
-
-    path = tokenizer_file(folder)
-    is_lowercase = _is_lowercase(folder)
-    try:
-        if path.name == "vocab.txt":
-            tokenizer = tokenizers.BertWordPieceTokenizer(str(path), lowercase=is_lowercase)
-        else:
-            tokenizer = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the package raises Exception itself
-        raise DataError(f"{path} is damaged: {reason(error)}.") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def _is_lowercase(folder: Path) -> bool:
