@@ -99,11 +99,6 @@ SOURCES: dict[str, Source] = {
         "Links are clicks. You have to get the files yourself: Microsoft asks you to accept a"
         " licence first.",
         needs="--from FOLDER",
-        counts={
-            "users": 10_000, "items": 58_579, "links": 515_503, "vocabulary": 41_537,
-            "words_max": 200, "words_min": 2, "words_mean": 89, "words_median": 90,
-        },
-        counted_by="paper (Yahoo! News)",
     ),
     "synthetic": Source(
         "ncfbench.data.sources.synthetic",

@@ -47,7 +47,9 @@ def plan(
     features = None
     if options.item_features is not None:
         features = read_features(options.item_features, len(columns["id"].values))
-    for line in describe(options, chosen, links, items, features):
+        name, (rows, width) = options.item_features.name, features.shape
+        say(f"Features of items: {name} ({rows:,} x {width:,}), in the order of the items.")
+    for line in describe(options, chosen, links, items):
         say(line)
     files = {
         role: {"name": path.name, "sha256": sha256(path)} for role, path in options.files().items()

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from ncfbench.data.columns import Column, Table
 from ncfbench.data.content import SPLITS
-from ncfbench.data.features import Numbers
 from ncfbench.data.ids import MISSING
 from ncfbench.data.options import HOLD_OUTS, NEED_TIMES
 from ncfbench.data.sources.custom_options import Options
@@ -153,9 +152,7 @@ def named(name: str, table: Table, flag: str) -> str:
     return name
 
 
-def describe(
-    options: Options, chosen: Options, links: Table, items: Table, features: Numbers | None
-) -> Iterator[str]:
+def describe(options: Options, chosen: Options, links: Table, items: Table) -> Iterator[str]:
     """Yield what was chosen of each file, what is not used, and warnings, a line each."""
     ratings = ", every row a link"
     if chosen.rating_column:
@@ -174,9 +171,6 @@ def describe(
         f"Items: {items.path.name} ({items.summary}): id {chosen.id_column}, {text}."
         f" Held out: {held_out}."
     )
-    if features is not None:
-        name, (rows, width) = options.files()["item_features"].name, features.shape
-        yield f"Features of items: {name} ({rows:,} x {width:,}), in the order of the items."
     unused = []
     for table, roles, texts in ((links, OF_LINKS, ()), (items, OF_ITEMS, chosen.text_columns)):
         used = {*texts, *(getattr(chosen, f"{role}_column") for role in roles)}

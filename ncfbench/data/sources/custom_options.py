@@ -7,14 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ncfbench.data.options import (
-    DENSE,
-    USUAL_LSA,
-    TextOptions,
-    as_flags,
-    lsa_option,
-    option,
-)
+from ncfbench.data.options import DENSE, USUAL_LSA, TextOptions, as_flags, lsa_option, option
 from ncfbench.errors import UsageError
 
 STORED_SPLIT = {None: "random", "items": "random", "newest-items": "time"}
@@ -104,11 +97,8 @@ class Options(TextOptions):
         data sets have for it.
         """
         # These were options, and fingerprints cover them.
-        stored = super().stored() | {
-            "min_user_links": 1,
-            "min_item_links": 1,
-            "feature_columns": None,
-        }
+        past = {"min_user_links": 1, "min_item_links": 1, "feature_columns": None}
+        stored = super().stored() | past
         split = "column" if self.split_column else STORED_SPLIT.get(self.hold_out)
         if split is not None:
             stored.pop("hold_out", None)
