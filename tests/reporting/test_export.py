@@ -109,7 +109,7 @@ def test_a_page_describes_data_that_are_known(run, monkeypatch):
         ),
         ({"files": {"a": {"sha256": "0"}}}, " --from FOLDER"),
         (
-            {"files": {"links": {"sha256": "0"}}, "arguments": ["--links", "my links.csv"]},
+            {"files": {"links": {"name": "my links.csv", "sha256": "0"}}},
             " --links 'my links.csv'",
         ),
     ],

@@ -25,8 +25,8 @@ class Preparation(NamedTuple):
 
     Args:
         origin: facts for the manifest. ``files``: facts of each, ``verified`` if it is a published
-            one. ``label``: shown by reports, for data that may be taken for others. ``arguments``:
-            words of the command that name the user's own files.
+            one, ``name`` if it is the user's own. ``label``: shown by reports, for data that may be
+            taken for others.
         options: options that decide the content; part of its fingerprint.
         read: makes the content.
     """
@@ -150,11 +150,10 @@ def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
         comment = f"  # from Python, with {', '.join(given)}" if given else ""
         options = {field: options[field] for field in options if field in usual.keys() - kind.fixed}
     words += as_flags(options | ({"embed": manifest["embed"]} if "embed" in manifest else {}))
-    if "arguments" in manifest:
-        return shlex.join([*words, *manifest["arguments"]]) + comment
-    if manifest.get("tokenizer"):
-        words += ["--tokenizer", manifest["tokenizer"]["name"]]
-    verified = [file.get("verified") for file in manifest.get("files", {}).values()]
+    files = manifest.get("files", {})
+    named = {role: file["name"] for role, file in files.items() if "name" in file}
+    words += as_flags(named | {"tokenizer": (manifest.get("tokenizer") or {}).get("name")})
+    verified = [file.get("verified") for role, file in files.items() if role not in named]
     words += [] if all(verified) else ["--from", "FOLDER"]
     # None, where nothing is published to verify a file by, needs no permission.
     words += ["--allow-unverified"] if False in verified else []

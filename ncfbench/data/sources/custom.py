@@ -51,8 +51,9 @@ def plan(
         say(f"Features of items: {name} ({rows:,} x {width:,}), in the order of the items.")
     for line in describe(options, chosen, links, items):
         say(line)
+    paths = {role: getattr(options, role) for role in ("links", "items", "item_features")}
     files = {
-        role: {"name": path.name, "sha256": sha256(path)} for role, path in options.files().items()
+        role: {"name": path.name, "sha256": sha256(path)} for role, path in paths.items() if path
     }
 
     def read() -> Content:
@@ -61,8 +62,7 @@ def plan(
             times = columns["time"].times(is_named=options.time_column is not None)
         return _read_content(chosen, columns, times, items, features, say)
 
-    origin = {"files": files, "arguments": options.arguments(), **options.model_origin()}
-    return Preparation(origin, chosen.stored(), read)
+    return Preparation({"files": files, **options.model_origin()}, chosen.stored(), read)
 
 
 LEFT_OUT = {

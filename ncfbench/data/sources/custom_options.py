@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ncfbench.data.options import DENSE, USUAL_LSA, TextOptions, as_flags, lsa_option, option
+from ncfbench.data.options import DENSE, USUAL_LSA, TextOptions, lsa_option, option
 from ncfbench.errors import UsageError
 
 STORED_SPLIT = {None: "random", "items": "random", "newest-items": "time"}
@@ -104,14 +104,3 @@ class Options(TextOptions):
             stored.pop("hold_out", None)
             stored["split"] = split
         return stored
-
-    def files(self) -> dict[str, Path]:
-        """Return the user's files by the names of their options."""
-        names = ("links", "items", "item_features")
-        return {name: path for name in names if (path := getattr(self, name)) is not None}
-
-    def arguments(self) -> list[str]:
-        """Return the words of a command that name the files and the tokenizer."""
-        words: dict[str, Any] = {role: path.name for role, path in self.files().items()}
-        words["tokenizer"] = self.tokenizer.name if self.tokenizer else None
-        return as_flags(words)
