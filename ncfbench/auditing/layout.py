@@ -35,8 +35,6 @@ NEGATIVES: dict[type, dict[str, ArraySpec]] = {
     },
     Shared: {"weight": ArraySpec("bV")},
 }
-GROWING = "V"
-"""The axis that may grow when a batch needs more slots than were planned."""
 
 
 def specs(negatives: Any) -> dict[str, ArraySpec]:
@@ -69,7 +67,8 @@ def shape_fault(batches: Sequence[Batch], b: int) -> str:
                     f"batch {number}: {name} is {array.dtype}{list(array.shape)} instead of"
                     f" {dtype}[{', '.join(map(str, right))}]"
                 )
-        fixed = {axis: size for axis, size in axes.items() if axis not in GROWING}
+        # Item slots may grow when a batch needs more than were planned.
+        fixed = {axis: size for axis, size in axes.items() if axis != "V"}
         first = first or (type(batch.negatives), fixed)
         if first != (type(batch.negatives), fixed):
             return f"batch {number} has other shapes than the first"
@@ -121,17 +120,16 @@ def _content(batch: Batch) -> list[Array]:
 def with_equal_shapes(batches: Sequence[Batch]) -> list[Batch]:
     """Return batches with padding, so that all have as many item slots."""
     slots = max(len(batch.items) for batch in batches)
-    return [_with_item_slots(batch, slots) for batch in batches]
 
+    def padded(batch: Batch) -> Batch:
+        more, negatives = slots - len(batch.items), batch.negatives
+        parts = {
+            name: np.pad(
+                getattr(negatives, name), [(0, more * (axis == "V")) for axis in spec.axes]
+            )
+            for name, spec in specs(negatives).items()
+        }
+        items = np.pad(batch.items, (0, more))
+        return batch._replace(items=items, negatives=negatives._replace(**parts))
 
-def _with_item_slots(batch: Batch, slots: int) -> Batch:
-    more = slots - len(batch.items)
-
-    def padded(array: Array, axes: str) -> Array:
-        return np.pad(array, [(0, more * (axis == "V")) for axis in axes])
-
-    negatives = batch.negatives
-    parts = {name: padded(getattr(negatives, name), s.axes) for name, s in specs(negatives).items()}
-    return batch._replace(
-        items=padded(batch.items, NODES["items"].axes), negatives=negatives._replace(**parts)
-    )
+    return [padded(batch) for batch in batches]
