@@ -53,9 +53,9 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def forget_unknown_size() -> None:
-    """Remove a terminal's size that is none from the environment: containers and CI set 0.
+    """Remove an impossible size of the terminal from the environment: containers and CI set 0.
 
-    Rich fills lines up to the width, so one of millions of columns is none either.
+    Rich fills lines up to the width, so millions of columns are impossible too.
     """
     for name in ("COLUMNS", "LINES"):
         value = os.environ.get(name, "")

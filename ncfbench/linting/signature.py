@@ -210,7 +210,7 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
         raise UsageError(f"{name} has no argument {extra[0]!r}. It has: {', '.join(values)}.")
     loss = Loss(name, target, roles, made_from, values, is_class, frozenset(settings))
     complete = (("users", "items"), ("scores",), ("positive_scores", "negative_scores"))
-    if not any(all(role in roles.values() for role in roles_) for roles_ in complete):
+    if not any(all(role in roles.values() for role in shape) for shape in complete):
         shown = ", ".join(parameter.name for parameter in parameters) or "nothing"
         raise UsageError(f"{name}({shown}) takes neither vectors nor scores of links.\n{SHAPES}")
     return loss
