@@ -66,9 +66,8 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, pa.ArrowException, ValueError) as error:
-        # Arrow's error for a missing file holds no more than the file's path.
-        is_arrows = isinstance(error, FileNotFoundError) and not error.strerror
-        why = "there is no such file" if is_arrows else reason(error)
+        # Arrow's words for a missing file name its path again.
+        why = "No such file" if isinstance(error, FileNotFoundError) else reason(error)
         raise DataError(f"Cannot read {path}: {why}.") from error
 
 
