@@ -106,8 +106,8 @@ class Answer:
     def blends(self) -> list[BlendResult]:
         """The kept blend of the arm that stands beside floors; none where there is none."""
         arm = self.beside_floors if self.floors else None
-        found = None if arm is None else blend_of([*arm.shown.values()], self.floors)
-        return [] if found is None else [found]
+        blend = None if arm is None else blend_of([*arm.shown.values()], self.floors)
+        return [] if blend is None else [blend]
 
     @property
     def title(self) -> str:
@@ -126,8 +126,8 @@ class Answer:
     @property
     def main(self) -> Sequence[Arm]:
         """The recommended arm and the best one with each other choice; all where none is."""
-        others = [row.arm for row in worth(self)]
-        chosen = [arm for arm in self.arms if arm is self.best or arm in others]
+        alternatives = [row.arm for row in worth(self)]
+        chosen = [arm for arm in self.arms if arm is self.best or arm in alternatives]
         return chosen if self.best else self.arms
 
     @property
@@ -163,9 +163,9 @@ def find_answers(
     Args:
         floors: by fingerprint of the data set.
     """
-    of_data = grouped(runs, lambda run: run.data_fingerprint)
-    found = (_answer(own, (floors or {}).get(digits, ())) for digits, own in of_data.items())
-    return [answer for answer in found if answer is not None]
+    floors, by_data = floors or {}, grouped(runs, lambda run: run.data_fingerprint)
+    answers = [_answer(of_data, floors.get(digits, ())) for digits, of_data in by_data.items()]
+    return [answer for answer in answers if answer is not None]
 
 
 def worth(answer: Answer) -> list[Worth]:
@@ -177,18 +177,18 @@ def worth(answer: Answer) -> list[Worth]:
     best = answer.best
     if best is None:
         return []
-    others = sorted(
+    alternatives = sorted(
         (arm for arm in answer.arms if math.isfinite(arm.level) and arm is not best),
         key=lambda arm: (arm.expected, arm.level, arm.first.name),
     )
     rows: list[Worth] = []
-    for name, own in best.config.to_dict().items():
+    for name, best_value in best.config.to_dict().items():
         if name in NO_CHOICES or not reads(best, name):
             continue
         of_value: dict[Any, Arm] = {}
-        for arm in others:
-            value = arm.config.to_dict().get(name, own)
-            if value != own and reads(arm, name):
+        for arm in alternatives:
+            value = arm.config.to_dict().get(name, best_value)
+            if value != best_value and reads(arm, name):
                 of_value.setdefault(value, arm)
         shown = of_value.items() if name in BUILT_IN else [*of_value.items()][:1]
         rows += [Worth(name, str(value), arm) for value, arm in shown]

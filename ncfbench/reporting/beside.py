@@ -29,7 +29,7 @@ def find_manifests(
     runs: Sequence[RunRecord], runs_dir: Path, data_dir: Path
 ) -> tuple[dict[str, Manifest], list[str]]:
     """Return the known manifests by fingerprint, and messages about what cannot be read."""
-    found: dict[str, Manifest] = {}
+    manifests: dict[str, Manifest] = {}
     problems = []
     path = runs_dir / FILE
     try:
@@ -44,10 +44,10 @@ def find_manifests(
     ):
         prepared = read_manifest(data_dir, name)
         if prepared is not None and _is_manifest(fingerprint, prepared):
-            found[fingerprint] = prepared
+            manifests[fingerprint] = prepared
         elif fingerprint in kept:
-            found[fingerprint] = kept[fingerprint]
-    return found, problems
+            manifests[fingerprint] = kept[fingerprint]
+    return manifests, problems
 
 
 def keep_rows(path: Path, rows: Rows, schema: pa.Schema) -> Path:
@@ -72,16 +72,16 @@ def find_floors(
     """Return the kept floors by fingerprint, those beside the data before those beside the runs,
     and messages about what cannot be read. Data that are here have an entry, if an empty one.
     """
-    found: dict[str, list[FloorResult]] = {}
+    by_fingerprint: dict[str, list[FloorResult]] = {}
     problems: list[str] = []
     for run in {run.data_fingerprint: run for run in runs}.values():
         name, fingerprint = run.config.dataset, run.data_fingerprint
-        own, unreadable = read_floors([data_dir / name, runs_dir], fingerprint)
+        of_data, unreadable = read_floors([data_dir / name, runs_dir], fingerprint)
         problems += unreadable
         prepared = read_manifest(data_dir, name)
-        if own or (prepared is not None and _is_manifest(fingerprint, prepared)):
-            found[fingerprint] = own
-    return found, [*dict.fromkeys(problems)]
+        if of_data or (prepared is not None and _is_manifest(fingerprint, prepared)):
+            by_fingerprint[fingerprint] = of_data
+    return by_fingerprint, [*dict.fromkeys(problems)]
 
 
 def read_floors(folders: Iterable[Path], fingerprint: str) -> tuple[list[FloorResult], list[str]]:
@@ -104,7 +104,7 @@ def find_races(runs_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
     """Return the answers of the race of a folder and those below it that say what to deploy, by
     their folders' names, and messages about what cannot be read.
     """
-    found: dict[str, Manifest] = {}
+    races: dict[str, Manifest] = {}
     problems = []
     for path in [*runs_dir.glob("answer.json"), *sorted(runs_dir.glob("*/*/answer.json"))]:
         try:
@@ -113,8 +113,8 @@ def find_races(runs_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
             problems.append(f"Skipped {path.parent.name}: {error}")
             continue
         if isinstance(answer, dict) and answer.get("deploy"):
-            found[path.resolve().parent.name] = answer
-    return found, problems
+            races[path.resolve().parent.name] = answer
+    return races, problems
 
 
 KINDS = {"source": str, "label": str, "arguments": list} | dict.fromkeys(

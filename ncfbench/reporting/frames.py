@@ -110,9 +110,9 @@ class Run(RunRecord):
     def fewer(self) -> float | None:
         """How many times fewer iterations it takes to the target than the baseline."""
         theirs = self.base.iterations_to(self.target) if self.base else None
-        own = self.iterations_to_target
+        needed = self.iterations_to_target
         # An arm that is there before training needs no iteration: there is no ratio.
-        return theirs / own if own and theirs else None
+        return theirs / needed if needed and theirs else None
 
     @property
     def sooner(self) -> float | None:
@@ -193,7 +193,7 @@ def with_baselines(runs: Iterable[Run]) -> list[Run]:
     Raises:
         UsageError: as for :func:`_baseline_of`.
     """
-    arms, found = by_variant(runs), []
+    arms, rows = by_variant(runs), []
     for variant, by_seed in arms.items():
         baseline = _baseline_of(variant, next(iter(by_seed.values())), arms)
         for seed, run in by_seed.items():
@@ -201,8 +201,8 @@ def with_baselines(runs: Iterable[Run]) -> list[Run]:
             target = min(base.probes.losses) if base and base.curve and run.curve else None
             reached = run.iterations_to(target)
             row = replace(run, baseline=baseline, base=base, target=target)
-            found.append(replace(row, iterations_to_target=reached))
-    return found
+            rows.append(replace(row, iterations_to_target=reached))
+    return rows
 
 
 def _baseline_of(variant: Variant, run: Run, arms: Iterable[Variant]) -> Variant | None:
@@ -276,5 +276,5 @@ def probes_table(runs: Iterable[Run]) -> pa.Table:
         for row in run.curve:
             seconds = clock_at(run, row["iteration"]) if run.is_timed else None
             rows.append({"run": run.name, "seconds": seconds, **row})
-    own = [pa.field("run", pa.string()), pa.field("seconds", pa.float64())]
-    return pa.Table.from_pylist(rows, pa.schema([*own, *schemas.CURVE]))
+    more = [pa.field("run", pa.string()), pa.field("seconds", pa.float64())]
+    return pa.Table.from_pylist(rows, pa.schema([*more, *schemas.CURVE]))

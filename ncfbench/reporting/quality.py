@@ -87,11 +87,11 @@ class Quality:
     def evaluation(self) -> Evaluation | None:
         """The mean over seeds; None where some was not kept, or is over other users."""
         kept = self.kept()
-        found = [evaluation for evaluation in kept if evaluation is not None]
-        if not found or len(found) < len(kept) or not comparable(found):
+        known = [evaluation for evaluation in kept if evaluation is not None]
+        if not known or len(known) < len(kept) or not comparable(known):
             return None
         names = ("user_recalls", "item_shares")
-        lists = ([getattr(evaluation, name) for evaluation in found] for name in names)
+        lists = ([getattr(evaluation, name) for evaluation in known] for name in names)
         return Evaluation({}, *(np.mean(of_seeds, axis=0, dtype=float) for of_seeds in lists))
 
     @property
@@ -130,8 +130,8 @@ def quality_of_rows(rows: Sequence[Row], split: Split, epoch: float | None = Non
     def kept() -> list[Evaluation | None]:
         lists = ([row[name] for name in OF_USERS[split]] for row in rows)
         return [
-            None if None in own else Evaluation({}, *(np.asarray(each, np.float32) for each in own))
-            for own in lists
+            None if None in both else Evaluation({}, *(np.asarray(of, np.float32) for of in both))
+            for both in lists
         ]
 
     return Quality.of(rows, split, kept, epoch)

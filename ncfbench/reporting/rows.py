@@ -59,21 +59,21 @@ def speedup_rows(runs: Sequence[Run]) -> list[Row]:
     arms, first = by_variant(runs), runs[0]
     rows, tied = [], tied_speedups(arms)
     for variant in sorted(arms, key=_order):
-        own = list(arms[variant].values())
-        base = own[0].baseline
+        of_arm = list(arms[variant].values())
+        base = of_arm[0].baseline
         bases = [] if base is None else list(arms[base].values())
-        pairs = paired(own)
+        pairs = paired(of_arm)
         row = dict.fromkeys(schemas.SPEEDUP.names) | _identity(first, variant)
         row |= {
             "baseline": first.baseline_sampler,
             "baseline_variant": base and base.note(first.config.encoder),
             "tied": [],
             "interleaved": bool(pairs) and all(are_interleaved(*pair) for pair in pairs),
-            "simulated": any(run.is_simulated for run in [*own, *bases]),
+            "simulated": any(run.is_simulated for run in [*of_arm, *bases]),
         }
         if status := _obstacle(arms, variant):
-            row |= {"status": status, "runs": [run.name for run in own]}
-            row |= {"seeds": len(own), **_means(own)}
+            row |= {"status": status, "runs": [run.name for run in of_arm]}
+            row |= {"seeds": len(of_arm), **_means(of_arm)}
         else:
             row |= _paired_values(pairs, is_baseline=variant == base)
             known = (column for column in tied.get(variant, ()) if row.get(column) is not None)
@@ -87,14 +87,14 @@ def recall_rows(runs: Sequence[Run]) -> list[Row]:
     arms, first = by_variant(runs), runs[0]
     rows, tied = [], tied_recalls(arms)
     for variant in sorted(arms, key=_order):
-        own = list(arms[variant].values())
+        of_arm = list(arms[variant].values())
         row = dict.fromkeys(schemas.RECALL.names) | _identity(first, variant)
-        row |= {"runs": [run.name for run in own], "seeds": len(own), "tied": []}
-        if lost := sum(run.has_diverged for run in own):
-            reason = f"{lost} of {len(own)} seeds diverged"
+        row |= {"runs": [run.name for run in of_arm], "seeds": len(of_arm), "tied": []}
+        if lost := sum(run.has_diverged for run in of_arm):
+            reason = f"{lost} of {len(of_arm)} seeds diverged"
             rows.append(row | {"status": "diverged", "reason": reason})
             continue
-        summaries = [run.summary for run in own]
+        summaries = [run.summary for run in of_arm]
         reasons = [*filter(None, (summary["recall_reason"] for summary in summaries)), None]
         row |= {"status": "no recall" if reasons[0] else "measured", "reason": reasons[0]}
         row["tied"] = [RECALL] * (variant in tied)
@@ -145,7 +145,7 @@ def _paired_values(pairs: Sequence[tuple[Run, Run]], *, is_baseline: bool) -> Ro
             (run.summary["step_iteration_seconds"], base.summary["step_iteration_seconds"])
             for run, base in pairs
         ]
-        is_known = all(own and theirs for own, theirs in steps)
+        is_known = all(all(pair) for pair in steps)
         step = intervals.geometric([b / a for a, b in steps]) if is_known else None
         row |= intervals.interval_columns("step_per_iteration_speedup", step)
     # Iterations have their times also where it is unknown how soon a loss is reached.

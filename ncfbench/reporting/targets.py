@@ -32,9 +32,9 @@ def sensitivity(runs: Sequence[Run], measure: str) -> list[Target]:
     at its first evaluation (:class:`ncfbench.statistics.speedups.AtTarget`).
     """
     pairs: dict[Variant, list[tuple[Arm, Arm]]] = {}
-    for variant, own in by_variant(runs).items():
-        both = paired(own.values())
-        is_baseline = variant == next(iter(own.values())).baseline
+    for variant, by_seed in by_variant(runs).items():
+        both = paired(by_seed.values())
+        is_baseline = variant == next(iter(by_seed.values())).baseline
         if is_baseline or any(run.shorter is None for run, _ in both):
             continue
         curves = [(falling(run, measure), falling(base, measure)) for run, base in both]

@@ -78,7 +78,7 @@ def ranks_among(row: Row, linked: Row, n_left_out: int = 0) -> Ranks:
     NaN is above the highest score, and a link's own is below all others.
     """
     if len(linked) <= FEW:
-        counts = [(np.count_nonzero(row <= own), np.count_nonzero(row < own)) for own in linked]
+        counts = [(np.count_nonzero(row <= at), np.count_nonzero(row < at)) for at in linked]
         at_most, below = np.array(counts).T
     else:
         ordered = np.sort(row)
