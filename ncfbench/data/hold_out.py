@@ -78,7 +78,7 @@ def hold_out(
     """Hold items or links out.
 
     Args:
-        links: each once, with times and rows for hold-outs that need times.
+        links: with times and rows for hold-outs that need times; duplicates are removed.
         size: numbers of users and items.
         split: uint8[n_items], where the source itself says which items are held out.
 
@@ -86,9 +86,10 @@ def hold_out(
         DataError: nothing is left to train on.
         UsageError: these options hold out everything, all links have one time, or they have none.
     """
+    links, n_duplicates = links.distinct()
     kind, (users, items, times, _) = options.hold_out or "items", links
     facts: dict[str, float] = {}
-    removed: dict[str, int] = {}
+    removed = {"duplicate_links": n_duplicates} if n_duplicates else {}
     if kind in NEED_TIMES and times is None:
         raise UsageError(
             f"--hold-out {kind} needs the times of links, and there are none here: use --hold-out"

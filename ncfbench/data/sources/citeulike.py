@@ -205,20 +205,17 @@ def read(folder: Path, options: Any, say: Callable[[str], None]) -> Content:
     sizes = [len(library) for library in libraries]
     if not any(sizes):
         raise DataError(f"{folder / 'users.dat'} names no item at all.")
-    links, repeated = Links(
-        np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
-        np.fromiter(chain.from_iterable(libraries), np.int32),
-    ).distinct()
-    if repeated:
-        say(f"Warning: users.dat names {repeated:,} links twice; each counts once.")
-    if unread := len(corpus) - 1 - int(links.items.max()):
+    users = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    items = np.fromiter(chain.from_iterable(libraries), np.int32)
+    if unread := len(corpus) - 1 - int(items.max()):
         say(
             f"Warning: of {len(corpus):,} texts the last {unread:,} are of articles in nobody's"
             " library."
         )
     texts, vocabulary = corpus.finish()
-    held_out = hold_out(options, links, (len(libraries), len(corpus)))
-    held_out.removed["duplicate_links"] = repeated
+    held_out = hold_out(options, Links(users, items), (len(libraries), len(corpus)))
+    if repeated := held_out.removed.get("duplicate_links"):
+        say(f"Warning: users.dat names {repeated:,} links twice; each counts once.")
     return Content(n_users=len(libraries), texts=texts, vocabulary=vocabulary, **held_out._asdict())
 
 

@@ -140,8 +140,6 @@ def _read_content(
     removed.add("items_without_links", len(items.names) - _count(links.items))
     if options.sample_users:
         links = _sample(links, options.sample_users, removed)
-    links, n_duplicates = links.distinct()
-    removed.add("duplicate_links", n_duplicates)
     # Users and items without a link are left out of the numbers.
     (user_codes, of_users), (item_codes, of_items) = (
         np.unique(codes, return_inverse=True) for codes in (links.users, links.items)

@@ -74,20 +74,20 @@ def _read_content(folder: Path, options: Options, say: Callable[[str], None]) ->
     (user_ids, users), (item_ids, items) = _numbered(user_names), _numbered(item_names)
     if unclicked := len(news) - len(item_ids):
         say(f"Left out: {unclicked:,} of {len(news):,} news, which nobody clicked.")
-    links, repeated = Links(users, items, np.array(times), np.arange(len(times))).distinct()
+    links = Links(users, items, np.array(times), np.arange(len(times)))
     corpus = Corpus(options)
     for id_ in item_ids.to_pylist():
         corpus.add(token for part in news[id_] for token in corpus.tokenize(part))
     texts, vocabulary = corpus.finish()
-    removed = {"duplicate_links": repeated, "links_to_unknown_news": unknown}
     held_out = hold_out(options, links, (len(user_ids), len(item_ids)))
+    held_out.removed["links_to_unknown_news"] = unknown
     return Content(
         n_users=len(user_ids),
         texts=texts,
         vocabulary=vocabulary,
         user_ids=user_ids,
         item_ids=item_ids,
-        **held_out._replace(removed=removed | held_out.removed)._asdict(),
+        **held_out._asdict(),
     )
 
 
