@@ -157,7 +157,7 @@ class TextOptions(SourceOptions):
 
     def stored(self) -> dict[str, Any]:
         """Return the options that decide the content; a checkpoint by its digest."""
-        from ncfbench.data.assets.architecture import embedding_digest
+        from ncfbench.data.assets.checkpoint import embedding_digest
 
         # A limit of the vocabulary was an option, and fingerprints cover it.
         stored = super().stored() | {"vocabulary_size": None}
@@ -181,7 +181,7 @@ class TextOptions(SourceOptions):
         """Return the options with which a source's texts are the pieces of the checkpoint that
         embeds them, at most as many as it knows positions.
         """
-        from ncfbench.data.assets.architecture import Architecture
+        from ncfbench.data.assets.checkpoint import Architecture
 
         assert self.embed is not None
         length = min(self.max_length, Architecture.read(self.embed).positions)

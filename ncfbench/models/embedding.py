@@ -14,7 +14,7 @@ import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
 
-from ncfbench.data.assets.architecture import read_verified, read_weights
+from ncfbench.data.assets.checkpoint import read_verified, read_weights
 from ncfbench.data.text import Texts
 from ncfbench.errors import UsageError
 from ncfbench.models.blocks import by_length

@@ -21,8 +21,7 @@ from ncfbench import data
 from ncfbench.config import Locations, complete
 from ncfbench.data import store
 from ncfbench.data.assets import name_files
-from ncfbench.data.assets.architecture import read_verified
-from ncfbench.data.assets.checkpoint import keep_checkpoint, kept_path
+from ncfbench.data.assets.checkpoint import keep_checkpoint, kept_path, read_verified
 from ncfbench.data.assets.pieces import Pieces, tokenizer_digest
 from ncfbench.data.sources.custom import Options
 from ncfbench.errors import DataError, UsageError

@@ -15,8 +15,14 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.config.checks import is_digest
-from ncfbench.data.assets.architecture import Architecture, Arrays, read_verified, read_weights
-from ncfbench.data.assets.checkpoint import kept_path, opened_checkpoint
+from ncfbench.data.assets.checkpoint import (
+    Architecture,
+    Arrays,
+    kept_path,
+    opened_checkpoint,
+    read_verified,
+    read_weights,
+)
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
