@@ -105,15 +105,16 @@ class Column:
     def _numbers(self) -> Float64:
         """Return float64[n], NaN for what is missing or no number."""
         kind = self.values.type
-        if pa.types.is_string(kind) or pa.types.is_decimal(kind):
-            # Arrow rounds a decimal wrongly: 0.7 becomes 0.7000000000000001.
-            texts = self.values.cast(pa.string()).to_pylist()
-            return np.array([_number(text or "") for text in texts])
+        # Arrow rounds a decimal wrongly: 0.7 becomes 0.7000000000000001.
+        values = self.values.cast(pa.string()) if pa.types.is_decimal(kind) else self.values
         try:
             # An integer beyond 2^53 is rounded, as in a text file.
-            return np.asarray(self.values.cast(pa.float64(), safe=False).to_numpy())
+            return np.asarray(values.cast(pa.float64(), safe=False).to_numpy())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            self.refuse(0, f"is of type {kind}, not a number.")
+            if not pa.types.is_string(kind):
+                self.refuse(0, f"is of type {kind}, not a number.")
+        # Python is slower, and takes more.
+        return np.array([_number(text or "") for text in values.to_pylist()])
 
     def at_least(self, threshold: float) -> NDArray[np.bool_]:
         """Return bool[n]: which numbers are a threshold or more. It is rounded as float32 or
