@@ -58,7 +58,6 @@ class Arm(ABC):
     """An arm of a race with one seed.
 
     Attributes:
-        name: without the seed.
         seed: 0 for the first one, else the number of a repeat.
         reason: why it left, failed or did not begin, or how it ended.
     """
@@ -191,14 +190,13 @@ class Race(ABC, Generic[A]):
         """Plan the rest of the race; None where there is no time, or nothing to train."""
         if not (active := self.active):
             return None
-        pace, wanted = self.pace(active), self.growth
         return plan_rungs(
             self.rung_seconds,
             self.reached,
             len(active),
-            pace,
+            self.pace(active),
             finalists=self.finalists,
-            wanted_growth=wanted,
+            wanted_growth=self.growth,
         )
 
     def train(self, arms: Sequence[A], target: float, is_over: Over | None = None) -> None:
