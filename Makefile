@@ -49,18 +49,15 @@ test-torch: $(VENV)/.installed
 	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_torch_linting.py tests/test_migrating_page.py tests/training/test_exported_vectors.py tests/benchmarks/test_peer.py \
 	  tests/racing/test_examples.py
 
-# Losses of other frameworks, judged by the lint as docs/frameworks.md says. PyTorch and TensorFlow do not work in
-# one process. Of GradCache and what builds on TensorFlow, only what is tested is installed.
-FRAMEWORKS := $(BIN)/python -m pytest -m '' tests/benchmarks/test_frameworks.py
+# Losses of other frameworks, judged by the lint as docs/frameworks.md says. Of GradCache, only what is tested is
+# installed.
 test-frameworks: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable \
-	  '.[dev,sentence-transformers]' 'pytorch-metric-learning>=2.9' 'tensorflow-cpu>=2.21'
+	  '.[dev,sentence-transformers]' 'pytorch-metric-learning>=2.9'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  'gradcache==0.0.1' 'tensorflow-recommenders==0.7.7' 'keras-rs==0.4.0' tf_keras
-	TF_USE_LEGACY_KERAS=1 $(BIN)/python -c 'import keras_rs, tensorflow_recommenders'
-	TF_USE_LEGACY_KERAS=1 $(FRAMEWORKS) -k tensorflow
+	  'gradcache==0.0.1'
 	$(BIN)/python -c 'import gradcache, pytorch_metric_learning, sentence_transformers'
-	$(FRAMEWORKS) -k 'not tensorflow'
+	$(BIN)/python -m pytest -m '' tests/benchmarks/test_frameworks.py
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -1,9 +1,8 @@
 """Judge losses of other frameworks by ``ncfbench lint``, and write their table.
 
-    python benchmarks/audit_frameworks.py tensorflow
     python benchmarks/audit_frameworks.py torch jax
 
-TensorFlow and PyTorch do not work in one process. Records are kept in
+Records are kept in
 ``results/frameworks-cpu.json``; the table of ``docs/frameworks.md`` is made of them.
 """
 
@@ -26,16 +25,11 @@ from ncfbench.linting.lint import Lint, lint_loss
 FOLDER = Path(__file__).resolve().parent
 RECORDS = FOLDER / "results" / "frameworks-cpu.json"
 PAGE = FOLDER.parent / "docs" / "frameworks.md"
-Framework: TypeAlias = Literal["jax", "tensorflow", "torch"]
-TF: Framework = "tensorflow"
+Framework: TypeAlias = Literal["jax", "torch"]
 BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
-TFRS, ST = "tensorflow-recommenders", "sentence-transformers"
-RETRIEVAL = "tensorflow_recommenders.tasks:Retrieval"
+ST = "sentence-transformers"
 MNRL = "sentence_transformers.sentence_transformer.losses:MultipleNegativesRankingLoss"
 CACHED = MNRL.replace(":", ":Cached")
-PLAIN = {"compute_metrics": False, "compute_batch_metrics": False, "temperature": 0.05}
-NO_P, NO_IDS = {"candidate_sampling_probability": None}, {"candidate_ids": None}
-HITS = {"remove_accidental_hits": True}
 MERLIN, HSTU = "Merlin 23.12, rewritten", "HSTU (generative-recommenders), rewritten"
 METRIC = "pytorch-metric-learning"
 
@@ -68,15 +62,6 @@ class Entry:
 
 
 ENTRIES = (
-    Entry("Retrieval", TFRS, RETRIEVAL, TF, PLAIN | NO_P | NO_IDS),
-    Entry("Retrieval, probabilities", TFRS, RETRIEVAL, TF, PLAIN | NO_IDS),
-    Entry("Retrieval, hits removed", TFRS, RETRIEVAL, TF, PLAIN | NO_P | HITS),
-    Entry("Retrieval, probabilities, hits removed", TFRS, RETRIEVAL, TF, PLAIN | HITS),
-    Entry("in-batch softmax", "keras-rs", losses.keras_softmax, TF, {"corrects": False}),
-    Entry(
-        "SamplingProbabilityCorrection", "keras-rs", losses.keras_softmax, TF, {"corrects": True}
-    ),
-    Entry("RemoveAccidentalHits", "keras-rs", losses.keras_hits, TF, HITS),
     Entry("MultipleNegativesRankingLoss", ST, MNRL),
     Entry("CachedMultipleNegativesRankingLoss", ST, CACHED, options={"mini_batch_size": 4}),
     Entry("RecBole's loss_type: CE", "torch", "torch.nn:CrossEntropyLoss"),
@@ -117,7 +102,7 @@ def record(entry: Entry, found: Lint) -> dict[str, Any]:
         "loss": entry.loss if isinstance(entry.loss, str) else entry.loss.__name__,
         "options": dict(entry.options),
         "framework": lint["framework"],
-        "findings": [{name: each[name] for name in shown} for each in lint["findings"]],
+        "findings": [{name: finding[name] for name in shown} for finding in lint["findings"]],
         "kind": facts and facts["kind"],
         "objective": facts and facts["objective"],
     }
@@ -127,7 +112,7 @@ def page_part(records: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table of the page, the worst finding first, and what its codes mean."""
 
     def worst(row: Mapping[str, Any]) -> tuple[int, int]:
-        ranks = (rank(each["code"], each["severity"]) for each in row["findings"])
+        ranks = (rank(finding["code"], finding["severity"]) for finding in row["findings"])
         return min(ranks, default=(len(SEVERITIES), 0))
 
     rows = sorted(records.values(), key=worst)
@@ -139,7 +124,7 @@ def page_part(records: Mapping[str, Mapping[str, Any]]) -> str:
         "What the codes mean, and what to do:",
         "",
     ]
-    shown = {each["code"] for row in rows for each in _shown(row)}
+    shown = {finding["code"] for row in rows for finding in _shown(row)}
     for code, kind in KINDS.items():
         if code in shown:
             lines.append(f"- `{code}`: {kind.what}. {kind.fix}")
@@ -148,10 +133,10 @@ def page_part(records: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
     found: dict[str, str] = {}
-    for each in _shown(row):
-        right = f"{short(each['value'])} for {short(each['expected'])}"
-        mark = "" if each["severity"] == "error" else ", a warning"
-        found.setdefault(each["code"], f"`{each['code']}` ({right}{mark})")
+    for finding in _shown(row):
+        right = f"{short(finding['value'])} for {short(finding['expected'])}"
+        mark = "" if finding["severity"] == "error" else ", a warning"
+        found.setdefault(finding["code"], f"`{finding['code']}` ({right}{mark})")
     return [
         f"{row['package']} {row['version']}".strip(),
         row["name"],
@@ -162,7 +147,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 def _shown(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the errors and warnings; a note is no fault."""
-    return [each for each in row["findings"] if each["severity"] != "note"]
+    return [finding for finding in row["findings"] if finding["severity"] != "note"]
 
 
 def write_page(records: Mapping[str, Mapping[str, Any]]) -> None:
@@ -175,7 +160,7 @@ def write_page(records: Mapping[str, Mapping[str, Any]]) -> None:
 def main() -> None:
     """Judge the entries of some frameworks, keep records, and write the page's table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("frameworks", nargs="*", help="jax, tensorflow, torch; none: the page only")
+    parser.add_argument("frameworks", nargs="*", help="jax, torch; none: the page only")
     parser.add_argument("--only", default="", help="part of a package or name")
     arguments = parser.parse_args()
     kept = json.loads(RECORDS.read_text("utf-8")) if RECORDS.exists() else {}
@@ -184,11 +169,11 @@ def main() -> None:
             begin = time.perf_counter()
             found = judge(entry)
             kept[entry.key] = record(entry, found)
-            codes = ", ".join(f"{each.code} ({each.severity})" for each in found.findings)
+            codes = ", ".join(f"{finding.code} ({finding.severity})" for finding in found.findings)
             print(
                 f"{entry.key}: {codes or 'none'}  ({time.perf_counter() - begin:.1f} s)", flush=True
             )
-            kept = {each.key: kept[each.key] for each in ENTRIES if each.key in kept}
+            kept = {finding.key: kept[finding.key] for finding in ENTRIES if finding.key in kept}
             RECORDS.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     write_page(kept)
 

@@ -13,36 +13,6 @@ import jax
 import jax.numpy as jnp
 
 
-def keras_softmax(users: Any, items: Any, probability: Any, corrects: bool) -> Any:
-    """Return the in-batch softmax of Keras-RS's guide to retrieval, temperature 0.05."""
-    import keras
-    import keras_rs
-
-    logits = 20 * keras.ops.matmul(users, keras.ops.transpose(items))
-    if corrects:
-        logits = keras_rs.layers.SamplingProbabilityCorrection()(logits, probability)
-    return _keras_cross_entropy(logits)
-
-
-def keras_hits(users: Any, items: Any, item_ids: Any, remove_accidental_hits: bool) -> Any:
-    """Return the same without a correction, with the layer that masks a row's own item."""
-    import keras
-    import keras_rs
-
-    logits = 20 * keras.ops.matmul(users, keras.ops.transpose(items))
-    if remove_accidental_hits:
-        layer = keras_rs.layers.RemoveAccidentalHits()
-        logits = layer(logits, keras.ops.eye(len(users)), item_ids)
-    return _keras_cross_entropy(logits)
-
-
-def _keras_cross_entropy(logits: Any) -> Any:
-    import keras
-
-    loss = keras.losses.CategoricalCrossentropy(from_logits=True, reduction="sum")
-    return loss(keras.ops.eye(len(logits)), logits)
-
-
 def metric_learning(users: Any, items: Any, item_ids: Any, temperature: float = 0.05) -> Any:
     """Return PyTorch Metric Learning's ``NTXentLoss``; the label of both ends is the item."""
     from pytorch_metric_learning import losses

@@ -9,7 +9,6 @@ from typing import Any
 def assert_no_findings(
     loss: Any,
     *,
-    pairs: Any = None,
     batch_size: int = 64,
     accept: Collection[str] = (),
     **options: Any,
@@ -18,7 +17,6 @@ def assert_no_findings(
 
     Args:
         loss: a function, a class or an object; ``module:name`` works too.
-        pairs: a file of training links; by default a small random graph.
         accept: codes of findings that are meant to be.
         options: values of the loss's own arguments.
 
@@ -27,7 +25,7 @@ def assert_no_findings(
     """
     from ncfbench.linting.lint import lint_loss
 
-    lint = lint_loss(loss, pairs=pairs, batch_size=batch_size, accept=accept, options_=options)
+    lint = lint_loss(loss, batch_size=batch_size, accept=accept, options_=options)
     if lint.errors:
         lines = [f"{error.code}: {error.sentence} {error.fix}" for error in lint.errors]
         raise AssertionError("\n".join([f"{lint.name} is not what it is meant to be:", *lines]))

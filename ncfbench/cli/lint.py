@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -30,16 +29,6 @@ def lint(
             metavar="MODULE:NAME", help="A function, a class or an object: my_losses:loss."
         ),
     ],
-    pairs: Annotated[
-        Path | None,
-        typer.Option(
-            help=(
-                "Training links: CSV, TSV, JSON Lines or Parquet with a user and an item in each"
-                " row."
-            ),
-            show_default="a small random graph",
-        ),
-    ] = None,
     batch_size: Annotated[int, typer.Option(help="Links in a batch.")] = 64,
     accept: Annotated[
         str,
@@ -62,7 +51,7 @@ def lint(
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Find faults in a loss of your own, in PyTorch, JAX or TensorFlow.
+    """Find faults in a loss of your own, in PyTorch or JAX.
 
     Judges it by what a change of one score does to its gradient: which objective it has, which of
     its negatives are positives, which corrections, masks and options are wrong, and whether it does
@@ -70,14 +59,13 @@ def lint(
     arguments are recognised by their names; a row of the answer says as what. Ends with exit code 6
     if something is wrong.
 
-    ncfbench lint my_losses:loss --pairs train.parquet --batch-size 1024
+    ncfbench lint my_losses:loss --batch-size 1024
     """
     from ncfbench.linting.lint import lint_loss
     from ncfbench.linting.tables import lint_tables
 
     result = lint_loss(
         loss,
-        pairs=pairs,
         batch_size=batch_size,
         accept=options.names(accept),
         options_=dict(map(_assignment, set_ or ())),

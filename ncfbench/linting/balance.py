@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import re
@@ -15,7 +14,6 @@ from ncfbench.linting.derivatives import CHANGE, ROWS, SEEDS, Evaluator
 from ncfbench.linting.facts import Facts, effect_of_positive, fit_of, logistic
 from ncfbench.linting.findings import Finding, finding
 from ncfbench.linting.scenes import Float, Scene
-from ncfbench.linting.signature import call_of
 
 SOFTMAXES = ("listwise", "symmetric", "other")
 """Kinds in whose sums a positive, or a constant, may stand."""
@@ -23,8 +21,6 @@ TEMPERATURES = r"(softmax_?)?temp(erature)?|tau"
 SCALES = r"(logit_?|similarity_?|inverse_?temperature_?)?scale|inv(erse)?_?temp(erature)?"
 NEAR = 0.01
 """Relative difference of two scales, or of a weight from 2, that is one."""
-CLAIMS = r"(.*_)?(cos(ine)?_.+|cosine|cos_?sim.*)"
-"""Names by which a loss claims to compare vectors of unit length."""
 
 
 def ratios(evaluator: Evaluator, scenes: Sequence[Scene]) -> Float:
@@ -163,37 +159,14 @@ def temperatures(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
 
 
 def lengths(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
-    """Check that a loss which normalises vectors, or claims to, does so on all sides."""
+    """Check that a loss which normalises vectors does so on all sides."""
     counting = [f"{side}' vectors" for side, counts in facts.lengths.items() if counts]
-    if not counting:
-        return
-    unit, detail = "sides whose vectors' length counts", " and ".join(counting)
-    if len(counting) < len(facts.lengths):
+    if 0 < len(counting) < len(facts.lengths):
         rest = ", ".join(side for side, counts in facts.lengths.items() if not counts)
-        detail = f"{detail} count by their length, those of {rest} do not"
-        yield finding("not-normalised", [float(len(counting))], unit, 0, detail)
-        return
-    scene = evaluator.scenes().plain(0, ROWS)
-    doubled, halved = (
-        evaluator.value(sized, length=length)
-        for sized, length in ((scene, 2.0), (replace(scene, score=scene.score / 2), 1.0))
-    )
-    if math.isclose(doubled, halved, rel_tol=1e-6):
-        detail = "vectors are divided by their squared length"
-        yield finding("not-normalised", [float(len(counting))], unit, 0, detail)
-    elif _claims_cosine(evaluator):
-        detail = "it is called a cosine, but no vectors are divided by their length"
+        detail = f"{' and '.join(counting)} count by their length, those of {rest} do not"
+        unit = "sides whose vectors' length counts"
         yield finding("not-normalised", [float(len(counting))], unit, 0, detail)
 
 
 def _plain(evaluator: Evaluator) -> list[Scene]:
     return [evaluator.scenes().plain(seed, ROWS) for seed in SEEDS]
-
-
-def _claims_cosine(evaluator: Evaluator) -> bool:
-    """Return whether names of the loss, of its options or within it speak of cosines."""
-    code = getattr(inspect.unwrap(call_of(evaluator.loss.target)), "__code__", None)
-    names = {evaluator.loss.name.rpartition(":")[2], *evaluator.options}
-    names |= {*code.co_names, *code.co_varnames} if code else set()
-    plain = (re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in names)
-    return any(re.fullmatch(CLAIMS, name) for name in plain)

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.ids import encode
-from ncfbench.data.table import read_table
-from ncfbench.errors import DataError
 from ncfbench.linting.derivatives import Evaluator
-from ncfbench.linting.scenes import Ids
 
 USERS, ITEMS, LINKS = 60, 80, 480
-"""Sizes of the graph without pairs."""
+"""Sizes of the graph of links."""
 LOOKED_AT = 8
 """Batches whose gradients are looked at."""
 MOST_ROWS = {False: 512, True: 128}
 """Rows of a batch that are looked at, by whether each has negatives of its own."""
-USER_NAMES = ("user", "user_id", "userid", "query", "anchor", "sentence1", "sentence_0")
-ITEM_NAMES = ("item", "item_id", "itemid", "positive", "document", "sentence2", "sentence_1")
 
 
 @dataclass(frozen=True)
@@ -57,45 +48,6 @@ def default_graph() -> BipartiteGraph:
     return BipartiteGraph.from_links(users, items, USERS, ITEMS)
 
 
-def read_pairs(path: Path) -> BipartiteGraph:
-    """Return the graph of a file of pairs: CSV, TSV, JSON Lines or Parquet.
-
-    The columns are those named user and item, else the first two. Whole numbers from 0 keep their
-    values, so that a loss can look ids up; other ids are numbered.
-
-    Raises:
-        DataError: it cannot be read, or has no pair.
-    """
-    table = read_table(path)
-    if len(table.names) < 2:
-        raise DataError(f"{path} has one column: pairs of a user and an item have two.")
-    by_name = {name.lower(): name for name in reversed(table.names)}
-    named = [
-        next((by_name[word] for word in words if word in by_name), table.names[at])
-        for at, words in enumerate((USER_NAMES, ITEM_NAMES))
-    ]
-    columns = [encode(table[name]) for name in named]
-    is_pair = np.logical_and(*(column.codes >= 0 for column in columns))
-    if not is_pair.any():
-        raise DataError(f"{path} has no pair of {named[0]} and {named[1]}.")
-    sides = [(column.names.to_pylist(), column.codes[is_pair]) for column in columns]
-    (users, of_users), (items, of_items) = (_kept_numbers(*side) for side in sides)
-    pairs = np.unique(users.astype(np.int64) * len(of_items) + items)
-    ends = np.divmod(pairs, len(of_items))
-    return BipartiteGraph.from_links(*ends, len(of_users), len(of_items), of_users, of_items)
-
-
-def _kept_numbers(texts: Any, at: Ids) -> tuple[Ids, Sequence[Any]]:
-    """Return ids by their indices in some texts, and the texts; small whole numbers are indices,
-    and the texts a range.
-    """
-    if all(str(text).isdecimal() and len(str(text)) < 9 for text in texts):
-        numbers = np.array(texts, np.int64)
-        if (largest := int(numbers.max())) < max(100 * len(numbers), 10_000):
-            return numbers[at], range(largest + 1)
-    return at, list(texts)
-
-
 def look(evaluator: Evaluator, size: int) -> Contents:
     """Look at the gradients of some batches of links that are drawn at random."""
     rows = min(size, MOST_ROWS[evaluator.layout.k > 0])
@@ -120,6 +72,4 @@ def tilt(graph: BipartiteGraph, b: int) -> float:
     It is 1 where batches are small and 0 where each has all items.
     """
     p = graph.item_degrees[graph.link_item] / graph.n_links
-    if np.ptp(p) == 0:
-        return 0.0
     return float(np.polyfit(np.log(p), np.log(-np.expm1(b * np.log1p(-p))), 1)[0])

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ncfbench.linting import batches
-from ncfbench.linting.derivatives import LEAST, ROWS, SEEDS, Evaluator, imbalance
-from ncfbench.linting.facts import Facts, Kind, logistic
+from ncfbench.linting.derivatives import LEAST, ROWS, Evaluator, imbalance
+from ncfbench.linting.facts import Facts
 from ncfbench.linting.findings import Finding, Severity, finding
 from ncfbench.linting.scenes import Bool, Scene
 from ncfbench.statistics.intervals import mean
@@ -24,8 +24,6 @@ LEAST_LINKED, LEAST_DUPLICATES = 0.01, 0.001
 """Shares of the push on negatives above which linked pairs, and duplicates, are a fault."""
 PADDED = (2, ROWS - 1)
 """Rows that are padding."""
-FEWEST_FIXED = 4
-"""Smallest fixed divisor that is told from a weight of the loss's own."""
 WITHOUT_EFFECT = r"(.*_)?(verbose|progress(_bar)?|debug|checks?|checkpoint(s|ing)?|metrics?)(_.*)?"
 """Names of flags that may change nothing: whole words, for ``symmetric`` has ``metric`` in it."""
 PROMISES = (
@@ -36,7 +34,7 @@ PROMISES = (
 """Names of flags that promise another loss; others, such as ``training``, may change nothing."""
 
 
-def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
+def sizes(evaluator: Evaluator, _: Facts) -> Iterator[Finding]:
     """Check batches of other sizes."""
     for rows in SIZES:
         scene = evaluator.scenes().distinct(0, rows)
@@ -51,25 +49,6 @@ def sizes(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
             yield finding("not-finite", [0.0], unit, 1, detail, severity)
         if why and rows > 1:
             return
-    yield from _divisor(evaluator, facts)
-
-
-def row_weights(evaluator: Evaluator, _: Facts) -> Iterator[Finding]:
-    """Check that a row of twice the weight has twice the push of another."""
-    if evaluator.layout.labels == "pairs" or not evaluator.loss.has("row_weights"):
-        return
-    ratios = []
-    for seed in SEEDS:
-        scene = evaluator.scenes().plain(seed, ROWS)
-        weights = np.where(np.arange(ROWS) == 0, 2.0, 1.0)
-        weighted = replace(evaluator, given={"row_weights": weights})
-        pushes = [variant.pushes(scene) for variant in (evaluator, weighted)]
-        once, twice = (float(push[0, 0] / push[1, 1]) for push in pushes)
-        ratios.append(twice / once)
-    farthest = max(ratios, key=lambda ratio: abs(ratio - 2))
-    if abs(farthest - 2) > 0.01:
-        unit = "pull of a row when its weight is 2, over that when it is 1"
-        yield finding("row-weights", [farthest], unit, 2, "all other weights are 1")
 
 
 def padding(evaluator: Evaluator, _: Facts) -> Iterator[Finding]:
@@ -115,48 +94,11 @@ def _padding(
     elif imbalance(push[rows]).max() > 1e-3 >= imbalance(evaluator.pushes(scene)).max():
         share = float(np.abs(push[rows].sum(axis=1)).sum() / size)
         yield finding("mask-zero", [share], unit, 0, f"padding of {name}")
-    elif role == "row_mask" and not evaluator.is_random:
+    elif role == "row_mask":
         alone = evaluator.value(scene.rows(rows))
         if not math.isclose(value, alone, rel_tol=1e2 * evaluator.tolerance, abs_tol=1e-9):
             unit, ratio = "loss with padding over that without", value / (alone or 1.0)
             yield finding("padding", [ratio], unit, 1, f"rows of {name} 0, in the mean")
-
-
-def _divisor(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
-    """Say where rows keep the weight of a full batch in a smaller one."""
-    rows = np.array(SIZES[:2])
-    scenes = [evaluator.scenes().distinct(0, int(size)) for size in rows]
-    weights = np.array([_amplitude(evaluator, scene, facts.kind) for scene in scenes])
-    if weights.min() <= 0:
-        return
-    if facts.scale:
-        # The slope of the logistic function is half at 0.
-        weights /= facts.scale.value * (0.5 if facts.kind in ("pairwise", "pointwise") else 1)
-    total, unit = float(weights[1] * rows[1]), "total weight of the rows"
-    if facts.kind == "listwise" and np.ptp(weights * rows**2) < 1e-3 * min(weights * rows**2):
-        yield finding("last-batch", [total], unit, 1, "rows are divided by their number twice")
-        return
-    for pairs in (1.0, rows - 1.0):
-        full, small = weights / pairs
-        divisor = round(1 / full)
-        is_whole = abs(full * divisor - 1) < 1e-3
-        if abs(small / full - 1) < 1e-3 and is_whole and divisor >= FEWEST_FIXED:
-            detail = f"{rows[1]} rows are divided by {divisor}"
-            yield finding("last-batch", [float(small * rows[1])], unit, 1, detail)
-            return
-
-
-def _amplitude(evaluator: Evaluator, scene: Scene, kind: Kind) -> float:
-    """Return the mean weight of some rows, for scores that are all 0."""
-    flat = replace(scene, score=0 * scene.score)
-    push = evaluator.pushes(flat)
-    weights = []
-    for row in range(3):
-        # The largest push shows its limit best.
-        column = int(np.argmax(push[row]))
-        fit = logistic(evaluator, flat, row, column) if kind == "listwise" else None
-        weights.append(fit[1] if fit else -float(push[row, row]))
-    return float(np.mean(weights))
 
 
 def masks(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
@@ -210,14 +152,11 @@ def _duplicates_belong(facts: Facts) -> bool:
 
 def corrections(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
     """Check over what a softmax runs, and its correction for popularity."""
-    if facts.kind == "over pairs":
-        unit = "scores of other users' pairs that a push depends on, as a share"
-        yield finding("over-batch", [1.0], unit, 0, "a change of another pair's score shows it")
     if facts.kind == "over users":
         unit = "rows over which the softmax runs, as a share of the columns"
         yield finding("over-users", [1.0], unit, 0, "a change of another user's score shows it")
     slope, graph = facts.slope, evaluator.graph
-    if slope is None or np.std(np.log(graph.item_degrees[graph.link_item])) < 0.1:
+    if slope is None:
         return
     # Exponent of an item's probability in how often batches count it as a negative.
     tilt = batches.tilt(graph, facts.contents.rows) if facts.masks.counts_once else 1.0
@@ -242,8 +181,6 @@ def corrections(evaluator: Evaluator, facts: Facts) -> Iterator[Finding]:
 
 def idle(evaluator: Evaluator, _: Facts) -> Iterator[Finding]:
     """Say which flags change nothing, in any of some batches."""
-    if evaluator.is_random or evaluator.is_stateful:
-        return
     scenes = _scenes(evaluator)
     for name, value in evaluator.options.items():
         other = _alternative(value)

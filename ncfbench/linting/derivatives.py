@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import itertools
 import re
 from collections.abc import Mapping
@@ -14,7 +12,7 @@ import numpy as np
 
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError, reason
-from ncfbench.linting.frameworks import Arrays, Call, Framework, fixed_randomness, frameworks
+from ncfbench.linting.frameworks import Arrays, Call, Framework, frameworks
 from ncfbench.linting.scenes import Bool, Float, Scene, Scenes, Vectors
 from ncfbench.linting.signature import MEANINGS, SCORES, SHAPES, VECTORS, Loss
 
@@ -67,8 +65,6 @@ class Evaluator:
     graph: BipartiteGraph
     layout: Layout
     options: Mapping[str, Any]
-    is_random: bool = False
-    is_stateful: bool = False
     spread: float = 0.25
     """Scores of a scene are uniform up to this."""
     calls: dict[str, Call] = field(default_factory=dict)
@@ -89,7 +85,7 @@ class Evaluator:
             evaluator = cls(loss, framework, graph, layout, loss.options)
             scene = evaluator.scenes().plain(0, ROWS)
             try:
-                pushes = evaluator.pushes(scene)
+                pushes, _ = evaluator.pushes(scene), evaluator.value(scene)
             except UsageError:
                 raise
             except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code
@@ -112,6 +108,8 @@ class Evaluator:
             )
         elif "TracerArrayConversionError" in why:
             hint = "Functions of NumPy have no gradient: import jax.numpy as np."
+        elif "UnexpectedTracerError" in why:
+            hint = "It keeps an array of one call for the next: make what it keeps an argument."
         first = next(iter(errors.values()))
         raise UsageError(f"{loss.name} fails on a batch of {ROWS} links: {why}.\n{hint}") from first
 
@@ -140,23 +138,19 @@ class Evaluator:
         return meanings | {name: f"option, {value}" for name, value in self.options.items()}
 
     def _settled(self) -> Evaluator:
-        """Return the evaluator, with whether the loss draws or remembers."""
+        """Return the evaluator, if the loss gives the same value for the same batch."""
         scene = self.scenes().plain(0, ROWS)
         if not (self.pushes(scene) > 0).any():
             self.spread = 0.5  # negatives beyond a margin
-            scene = self.scenes().plain(0, len(scene.user))
-        other = self.scenes().plain(1, len(scene.user))
-        # State first: a memory of few batches may look as if it were none by the second time.
-        for self.is_random, self.is_stateful in itertools.product((False, True), repeat=2):
-            first, again = self.value(scene), self.value(scene)
-            self.value(other)
-            values = first, again, self.value(scene)
-            if np.allclose(values, first, rtol=1e-9, atol=0, equal_nan=True):
-                return self
-        raise UsageError(
-            f"{self.loss.name} returns other values for the same batch, whatever the seeds of"
-            " random, NumPy and PyTorch: let it take a generator or a key as an argument."
-        )
+            scene = self.scenes().plain(0, ROWS)
+        first = self.value(scene)
+        self.value(self.scenes().plain(1, ROWS))
+        if not np.isclose(self.value(scene), first, rtol=1e-9, atol=0, equal_nan=True):
+            raise UsageError(
+                f"{self.loss.name} returns other values for the same batch. Make what it draws"
+                " from, or remembers, an argument, such as a generator or a key."
+            )
+        return self
 
     def with_options(self, **changed: Any) -> Evaluator:
         """Return the evaluator with other options of the loss."""
@@ -164,12 +158,9 @@ class Evaluator:
 
     def call(self) -> Call:
         """Return the loss as a function of a batch's arguments."""
-        loss = self.loss
-        if self.is_stateful and not loss.is_class:
-            loss = replace(loss, target=copy.deepcopy(loss.target))
         key = repr(self.options)
-        if key not in self.calls or self.is_stateful:
-            self.calls[key] = loss.bind(self.options, self.constants())
+        if key not in self.calls:
+            self.calls[key] = self.loss.bind(self.options, self.constants())
         return self.calls[key]
 
     def value(self, scene: Scene, vectors: Vectors | None = None, length: float = 1.0) -> float:
@@ -178,8 +169,7 @@ class Evaluator:
 
     def value_of(self, arrays: Arrays) -> float:
         """Return the loss of a batch's arguments."""
-        with self._seeded():
-            return self.framework.value(self.call(), arrays)
+        return self.framework.value(self.call(), arrays)
 
     def pushes(self, scene: Scene) -> Float:
         """Return float[b, columns]: the derivative of the loss by each score, on the items' side.
@@ -214,8 +204,7 @@ class Evaluator:
         """Return the gradients of the loss by all vectors and scores, by their meaning."""
         names = {role: name for name, role in self.loss.roles.items() if role in DERIVED}
         arrays = self.arrays(scene)
-        with self._seeded():
-            gradients = self.framework.gradients(self.call(), arrays, [*names.values()])
+        gradients = self.framework.gradients(self.call(), arrays, [*names.values()])
         return dict(zip(names, gradients, strict=True))
 
     def totals(self, scene: Scene) -> tuple[float, float]:
@@ -307,7 +296,7 @@ class Evaluator:
 
     def constants(self) -> dict[str, Any]:
         """Return the arguments that are the same for every batch, by meaning."""
-        degrees = np.maximum(self.graph.item_degrees, 1).astype(np.float64)
+        degrees = self.graph.item_degrees.astype(np.float64)
         share = degrees / self.graph.n_links
         return {
             "probability_table": share,
@@ -317,9 +306,6 @@ class Evaluator:
             "n_items": self.graph.n_items,
             "key": self.framework.key() if self.loss.has("key") else None,
         }
-
-    def _seeded(self) -> contextlib.AbstractContextManager[None]:
-        return fixed_randomness(0) if self.is_random else contextlib.nullcontext()
 
 
 def layouts_of(loss: Loss) -> list[Layout]:

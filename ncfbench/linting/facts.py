@@ -16,9 +16,7 @@ from ncfbench.linting.scenes import Bool, Float, Scene
 from ncfbench.linting.signature import VECTORS
 from ncfbench.statistics.intervals import Estimate, mean
 
-Kind: TypeAlias = Literal[
-    "listwise", "pairwise", "pointwise", "over users", "over pairs", "symmetric", "other"
-]
+Kind: TypeAlias = Literal["listwise", "pairwise", "pointwise", "over users", "symmetric", "other"]
 CORRECTING = (
     *("probability", "log_probability", "counts", "probability_table", "log_probability_table"),
     *("counts_table", "negative_probability", "negative_log_probability"),
@@ -71,7 +69,6 @@ class Facts:
             "pairwise": "pairwise (BPR, hinge)",
             "pointwise": "pointwise",
             "over users": "softmax over users",
-            "over pairs": "softmax over all pairs of the batch",
             "symmetric": "softmax over items and over users",
             "other": "none of the known ones",
         }
@@ -158,8 +155,7 @@ def kind_of(evaluator: Evaluator, scene: Scene, push: Float) -> Kind:
         other_user = effect(one, in_batch[0], in_batch[0])
         other_pair = effect(one, other, in_batch[0])
     if min(rival, other_user, other_pair) > LEAST and not (keeps_rows or keeps_columns):
-        keeps_all = abs(push.sum()) < 1e-3 * np.abs(push).sum()
-        return "over pairs" if keeps_all else "other"
+        return "other"
     if rival > LEAST and other_user > LEAST:
         return "symmetric"
     if other_user > LEAST and keeps_columns:

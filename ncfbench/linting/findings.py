@@ -60,10 +60,6 @@ KINDS: dict[str, Kind] = {
         "the softmax runs over the batch's users, not over items",
         "Normalise along the items' axis: axis 1 of scores of shape [users, items].",
     ),
-    "over-batch": Kind(
-        "the softmax runs over all pairs of the batch, not over each row's items",
-        "Normalise each row by itself: axis 1 of scores of shape [users, items].",
-    ),
     "idle-flag": Kind(
         "an option changes neither the loss nor its gradient",
         "Use the option in the loss, or remove it.",
@@ -114,14 +110,6 @@ KINDS: dict[str, Kind] = {
         "padding counts",
         "Give rows of mask or weight 0 no share of the loss: leave them out of the mean, and mask"
         " their items' columns with minus infinity.",
-    ),
-    "last-batch": Kind(
-        "a smaller last batch is divided by a fixed number of rows",
-        "Take the mean over the rows that the batch has.",
-    ),
-    "row-weights": Kind(
-        "rows do not count by their weights",
-        "Multiply each row's loss by its weight once, before the sum or the mean.",
     ),
 }
 """By code, the worst first."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import math
-import random
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -135,14 +132,8 @@ class Jax(Framework):
                     return self._compiled[key](wanted, rest)
                 except (self.jax.errors.JAXTypeError, self.jax.errors.JAXIndexError):
                     self._is_eager = True  # it looks at the values, as a compiled one cannot
-            try:
-                # Arrays of JAX, so that ``.at`` is there.
-                return run(*self.jax.tree.map(self.jax.numpy.asarray, (wanted, rest)))
-            except self.jax.errors.UnexpectedTracerError as error:
-                raise UsageError(
-                    "The loss keeps an array of one call for the next, which a function that JAX"
-                    " differentiates cannot. Make what it remembers an argument."
-                ) from error
+            # Arrays of JAX, so that ``.at`` is there.
+            return run(*self.jax.tree.map(self.jax.numpy.asarray, (wanted, rest)))
 
     def value(self, call: Call, arrays: Arrays) -> float:
         """See :class:`Framework`."""
@@ -156,34 +147,6 @@ class Jax(Framework):
     def key(self) -> Any:
         """See :class:`Framework`."""
         return self.jax.random.key(0)
-
-
-class TensorFlow(Framework):
-    """Gradients of TensorFlow."""
-
-    name, is_double = "TensorFlow", False
-
-    def __init__(self) -> None:
-        self.tf: Any = importlib.import_module("tensorflow")
-
-    def tensor(self, array: Any) -> Any:
-        """See :class:`Framework`."""
-        return self.tf.constant(array.astype(np.float32) if array.dtype.kind == "f" else array)
-
-    def gradients(self, call: Call, arrays: Arrays, names: Sequence[str]) -> list[Float]:
-        """See :class:`Framework`."""
-        tensors = self.inputs(arrays)
-        wanted = [tensors[name] for name in names]
-        with self.tf.GradientTape() as tape:
-            tape.watch(wanted)
-            loss = single(call(**tensors))
-        gradients = tape.gradient(loss, wanted, unconnected_gradients="zero")
-        dense = [self.tf.convert_to_tensor(part).numpy() for part in gradients]
-        return [np.asarray(part, np.float64) for part in dense]
-
-    def key(self) -> Any:
-        """See :class:`Framework`."""
-        return self.tf.random.Generator.from_seed(0)
 
 
 def single(loss: Any) -> Any:
@@ -215,35 +178,9 @@ def scalar(loss: Any) -> float:
 
 
 def frameworks() -> list[Framework]:
-    """Return the frameworks that a loss may be written in: those that it has loaded, and JAX.
+    """Return the frameworks that a loss may be written in: PyTorch where it is loaded, and JAX.
 
     A loss fails with the arrays of another framework, so that trying finds its own.
     """
-    loaded: list[Framework] = []
-    if "torch" in sys.modules:
-        loaded += [Torch(), Torch(double=False)]
-    if "tensorflow" in sys.modules:
-        loaded.append(TensorFlow())
+    loaded = [Torch(), Torch(double=False)] if "torch" in sys.modules else []
     return [*loaded, Jax(), Jax(double=False)]
-
-
-@contextlib.contextmanager
-def fixed_randomness(seed: int) -> Iterator[None]:
-    """Seed the generators that a loss may draw from, and put them back afterwards."""
-    torch: Any = sys.modules.get("torch")
-    kept = random.getstate(), np.random.get_state()  # noqa: NPY002
-    of_torch = torch.random.get_rng_state() if torch else None
-    make = np.random.default_rng
-    np.random.default_rng = lambda seed=None, usual=seed: make(usual if seed is None else seed)  # type: ignore[misc]
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
-    if torch:
-        torch.manual_seed(seed)
-    try:
-        yield
-    finally:
-        np.random.default_rng = make
-        random.setstate(kept[0])
-        np.random.set_state(kept[1])  # noqa: NPY002
-        if torch:
-            torch.random.set_rng_state(of_torch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from ncfbench.errors import UsageError, nearest
@@ -19,8 +18,8 @@ from ncfbench.runs.progress import Progress
 FIRST = (basics.batch_axis, basics.pulls)
 """Checks of an evaluator alone: after a finding of these nothing else can be said."""
 CHECKS = (
-    *(basics.extremes, balance.scales, balance.lengths, checks.sizes, checks.row_weights),
-    *(checks.padding, checks.idle, checks.masks, checks.corrections),
+    *(basics.extremes, balance.scales, balance.lengths, checks.sizes, checks.padding),
+    *(checks.idle, checks.masks, checks.corrections),
 )
 """Checks of an evaluator and its facts."""
 
@@ -41,7 +40,6 @@ class Lint:
     findings: list[Finding]
     accepted: list[Finding]
     read_as: Mapping[str, str]
-    sizes: Mapping[str, int]
 
     def __repr__(self) -> str:
         codes = ", ".join(finding.code for finding in self.findings)
@@ -62,7 +60,6 @@ class Lint:
             "loss": self.name,
             "framework": self.framework,
             "read_as": dict(self.read_as),
-            "graph": dict(self.sizes),
             "findings": [finding.as_row() for finding in self.findings],
             "accepted": [finding.as_row() for finding in self.accepted],
             "facts": facts,
@@ -73,7 +70,6 @@ class Lint:
 def lint_loss(
     loss: Any,
     *,
-    pairs: str | Path | None = None,
     batch_size: int = 64,
     accept: Collection[str] = (),
     options_: Mapping[str, Any] | None = None,
@@ -84,12 +80,10 @@ def lint_loss(
     Args:
         loss: ``module:name``, a function, a class or an object; see
             :data:`ncfbench.linting.signature.SHAPES`.
-        pairs: a file of training links; by default a small random graph.
         accept: codes of findings that are meant to be.
         options_: values of the loss's arguments in place of their defaults.
 
     Raises:
-        DataError: the pairs cannot be read, or are too few or too dense.
         UsageError: the loss cannot be used.
     """
     for code in accept:
@@ -99,14 +93,10 @@ def lint_loss(
         raise UsageError(f"batch_size = {batch_size}: a batch needs 2 links or more.")
     progress = progress or Progress()
     read = read_loss(loss, options_)
-    graph = batches.read_pairs(Path(pairs)) if pairs else batches.default_graph()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the user's code, on made-up batches
-        evaluator = Evaluator.of(read, graph)
-        progress.say(
-            f"{read.name}: {evaluator.framework.name}, on {graph.n_users:,} users,"
-            f" {graph.n_items:,} items and {graph.n_links:,} links."
-        )
+        evaluator = Evaluator.of(read, batches.default_graph())
+        progress.say(f"{read.name}: {evaluator.framework.name}.")
         findings = [finding for check in FIRST for finding in check(evaluator)]
         facts = None
         if not findings:
@@ -121,5 +111,4 @@ def lint_loss(
         findings=[finding for finding in findings if finding.code not in accept],
         accepted=[finding for finding in findings if finding.code in accept],
         read_as=evaluator.read_as(),
-        sizes={"users": graph.n_users, "items": graph.n_items, "links": graph.n_links},
     )

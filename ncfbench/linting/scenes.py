@@ -18,7 +18,6 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.errors import DataError
 
 Float = NDArray[np.float64]
 Ids = NDArray[Any]
@@ -28,8 +27,8 @@ Relation: TypeAlias = Literal["", "same item", "same user", "linked", "drawn"]
 RELATIONS: tuple[Relation, ...] = ("same item", "same user", "linked", "drawn")
 WIDTH = 256
 """Least D of vectors."""
-ATTEMPTS, LOOKED_AT, TWINS = 8, 2_000, 50
-"""Times that a scene is begun; links that are looked at each time, and those that a twin is of."""
+LOOKED_AT, TWINS = 2_000, 50
+"""Links that are looked at for a scene, and for a twin."""
 
 
 class Vectors(NamedTuple):
@@ -82,7 +81,7 @@ class Scene:
     @property
     def probability(self) -> Float:
         """float[columns]: share of the training links that are of each column's item."""
-        degrees = np.maximum(self.graph.item_degrees, 1) / self.graph.n_links
+        degrees = self.graph.item_degrees / self.graph.n_links
         return np.asarray(degrees[self.column_item], np.float64)
 
     def with_score(self, row: Any, column: Any, change: Any) -> Scene:
@@ -176,12 +175,8 @@ class Scenes:
         return scene, replace(scene, user=twin_user, item=twin_item)
 
     def relations(self) -> list[Relation]:
-        """Return the relations that two links of the graph have: pairs of texts may have none."""
-        return [
-            relation
-            for relation in RELATIONS
-            if (self.k if relation == "drawn" else self._first_links(relation).size)
-        ]
+        """Return the relations that a scene can have: ``drawn`` needs drawn negatives."""
+        return [*RELATIONS] if self.k else [*RELATIONS[:-1]]
 
     def distinct(self, seed: int, b: int) -> Scene:
         """Return different users and items, linked or not, of at most ``b`` rows."""
@@ -217,11 +212,6 @@ class Scenes:
         """Return int[b, k]: items that are no links of the users."""
         graph = self.graph
         users = np.repeat(user.astype(np.int32)[:, None], self.k, axis=1)
-        if self.k and (count := int((graph.user_degrees == graph.n_items).sum())) > 0:
-            raise DataError(
-                f"{count:,} of {graph.n_users:,} users have links with all {graph.n_items:,} items,"
-                " so that no negative can be drawn for them. Leave these users out of --pairs."
-            )
         item, is_open = np.empty(users.shape, np.int32), np.ones(users.shape, bool)
         while is_open.any():
             most = graph.n_links if self.by_popularity else graph.n_items
@@ -234,7 +224,7 @@ class Scenes:
         """Return the rows of a scene, and a link in place of the last that is not related."""
         degrees = self.graph.item_degrees
         ends = np.stack([self.graph.link_user, self.graph.link_item], axis=1)
-        for _ in range(ATTEMPTS):
+        while True:
             rows: list[Link] = []
             if relation:
                 first = ends[rng.choice(self._first_links(relation))]
@@ -252,10 +242,6 @@ class Scenes:
             ]
             if relation and related.size and likeness:
                 return [rows[0], *rows[2:], rows[1]], min(likeness)[1]
-        raise DataError(
-            f"No {b} links were found of which no user has another's item, so that a loss can be"
-            " judged by them: the pairs are too few or too dense. Leave --pairs out, or give more."
-        )
 
     def _first_links(self, relation: Relation) -> Ids:
         """Return the links that have a relation to another."""

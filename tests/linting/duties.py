@@ -154,7 +154,6 @@ WRONG: dict[str, dict[str, Any]] = {
         "negatives_of_any_length": lambda users, items, negatives: nce(
             jnp.sum(unit(users) * unit(items), 1), drawn(unit(users), negatives)
         ),
-        "cosine_by_name": lambda users, items, cosine_scale=5.0: ce(cosine_scale * users @ items.T),
     },
     "padding": {
         "padding_in_the_mean": lambda pos_scores, neg_scores, mask: jnp.mean(
@@ -165,11 +164,6 @@ WRONG: dict[str, dict[str, Any]] = {
         "padding_drawn": lambda pos_scores, neg_scores, negative_mask: nce(pos_scores, neg_scores),
         "weights_of_positives": lambda pos_scores, neg_scores, weights: (
             jnp.mean(weights * softplus(-pos_scores)) + jnp.mean(softplus(neg_scores))
-        ),
-    },
-    "row-weights": {
-        "weights_of_scores": lambda pos_scores, neg_scores, weights: jnp.mean(
-            bpr_rows(weights * pos_scores, weights[:, None] * neg_scores)
         ),
     },
     "over-users": {

@@ -143,18 +143,6 @@ def temperature_twice(users, items, item_ids, probability, temperature=0.2):
     return cross_entropy(corrected(scores / temperature, item_ids, probability))
 
 
-@fault("last-batch", f"{GITHUB}/intel/ipex-llm/issues/2079")
-class FixedDivisor:
-    """The sum over the rows by the batch size of the settings."""
-
-    def __init__(self, batch_size):
-        self.batch_size = batch_size
-
-    def __call__(self, positive_scores, negative_scores):
-        rows = np.mean(softplus(negative_scores - positive_scores[:, None]), axis=1)
-        return np.sum(rows) / self.batch_size
-
-
 @fault("over-users", f"{GITHUB}/LongmaoTeamTf/deep_recommenders/issues/4")
 def over_users(users, items):
     return cross_entropy(10 * unit(items) @ unit(users).T)
@@ -214,22 +202,6 @@ def shared_view(users, items, negatives):
 def tiled_positives(positive_scores, negative_scores):
     k = negative_scores.shape[1]
     return np.mean(softplus(negative_scores.reshape(-1) - np.tile(positive_scores, k)))
-
-
-@fault("row-weights")
-def weights_after_the_mean(users, items, item_ids, sample_weight):
-    logits = np.where(same(item_ids), -1e9, users @ items.T)
-    return cross_entropy(logits) * np.mean(sample_weight)
-
-
-@fault("over-batch")
-def softmax_over_all(scores):
-    return -np.mean(np.diagonal(scores) - logsumexp(scores))
-
-
-@fault("last-batch")
-def divided_twice(scores):
-    return cross_entropy(scores) / len(scores)
 
 
 @fault("idle-flag")
