@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ncfbench.config import complete, digest, revisions_of
+from ncfbench.config import complete, digest
 from ncfbench.reporting import frames
 from ncfbench.reporting.rows import compare
 from ncfbench.runs.folder import RunRecord
@@ -37,7 +37,6 @@ def record(sampler, losses, ms, recall=0.4, **more):
         summary=summary,
         data_fingerprint=extra.get("fingerprint", "f" * 64),
         environment={"key": extra.get("key", "one"), "time": extra.get("time", "2026-01-01")},
-        revisions=revisions_of(config),
     )
 
 

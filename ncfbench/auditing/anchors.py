@@ -106,6 +106,5 @@ class Anchor:
 
 def _audited(config: RunConfig) -> RunConfig:
     """Return the settings of a run as an audit computes with them."""
-    # An audit compares gradients to a few millionths: in full float32, whatever the run's
-    # precision. The penalty of coupling depends on no sampler, and is left out.
-    return dataclasses.replace(config.on_one_device(), precision="float32", coupling_weight=0.0)
+    # The penalty of coupling depends on no sampler, and is left out.
+    return dataclasses.replace(config.on_one_device(), coupling_weight=0.0)

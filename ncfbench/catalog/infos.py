@@ -44,10 +44,6 @@ class Info:
     """``package.module:Class``; a plug-in's is filled in."""
     title: str = ""
     """Name in tables and figures; by default that of the plug-in's class."""
-    revision: int = 1
-    """Raised when the class computes something else with the same settings, which makes its runs
-    others than before.
-    """
     uses: tuple[str, ...] | None = None
     """Settings that it reads, of those that not every run reads; None: all count in its runs'
     identity.

@@ -142,9 +142,6 @@ ENCODERS: dict[str, EncoderInfo] = {
             panel="Training",
             above=0,
         ),
-        Setting(
-            "frozen_layers", 0, "First layers that stay as they are, and embeddings", at_least=0
-        ),
         uses=("features", "feature_dropout"),
         pretrained_parts=("pretrained",),
         is_costly=True,

@@ -164,11 +164,6 @@ class SharedSettings:
         16384, "Links of the probe, where the exact sum over all pairs is too long", at_least=1
     )
     probe_negatives: int = _training(64, "Draws from P_n for each link of the probe", at_least=1)
-    precision: str = _devices(
-        "float32",
-        "Precision of the training step's products",
-        choices=("float32", "tensorfloat32", "BF16_BF16_F32"),
-    )
     item_block: int = _devices(
         0, "Items that g encodes at a time, for less memory; 0: all", changes="time", at_least=0
     )

@@ -28,7 +28,6 @@ from ncfbench.config.run_config import RunConfig as RunConfig
 from ncfbench.config.run_config import digest as digest
 from ncfbench.config.run_config import digest_of as digest_of
 from ncfbench.config.run_config import identity_of as identity_of
-from ncfbench.config.run_config import revisions_of as revisions_of
 from ncfbench.errors import UsageError, nearest, reason
 from ncfbench.settings import Kind, Setting
 

@@ -112,21 +112,13 @@ def identity_of(config: RunConfig) -> dict[str, Any]:
     return values
 
 
-def revisions_of(config: RunConfig) -> dict[str, int]:
-    """Return the revisions of a run's classes, by kind, that are not their first."""
-    return {kind: info.revision for kind, info in config.infos.items() if info.revision > 1}
-
-
 def digest(config: RunConfig) -> str:
-    """Return twelve hexadecimal digits that name a run's settings and its classes' revisions."""
-    newer = {f"{kind}_revision": number for kind, number in revisions_of(config).items()}
-    return digest_of(identity_of(config), config.settings, newer)
+    """Return twelve hexadecimal digits that name a run's settings."""
+    return digest_of(identity_of(config), config.settings)
 
 
-def digest_of(
-    values: Mapping[str, Any], settings: Mapping[str, Setting], more: Mapping[str, Any]
-) -> str:
-    """Return twelve hexadecimal digits that name values of settings, and more.
+def digest_of(values: Mapping[str, Any], settings: Mapping[str, Setting]) -> str:
+    """Return twelve hexadecimal digits that name values of settings.
 
     Values that are None or the default count for nothing, so a new setting leaves other runs their
     digest.
@@ -134,5 +126,5 @@ def digest_of(
     named = {
         name: value for name, value in values.items() if value not in (settings[name].default, None)
     }
-    text = json.dumps({**named, **more}, sort_keys=True)
+    text = json.dumps(named, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -2,5 +2,5 @@
 
 import jax
 
-# In full float32: on an NVIDIA GPU JAX would use TF32. A training step may ask for less.
+# In full float32: on an NVIDIA GPU JAX would use TF32.
 jax.config.update("jax_default_matmul_precision", "float32")

@@ -62,7 +62,7 @@ def _encoder(checkpoint: Path, texts: Texts) -> tuple[Callable[[jax.Array], jax.
             f" {architecture.words:,}. They do not belong together."
         )
     weights = dict(read_weights(checkpoint, architecture))
-    graph, parameters = nnx.split(Pretrained(architecture, weights, 0, rngs=nnx.Rngs(0)))
+    graph, parameters = nnx.split(Pretrained(architecture, weights, rngs=nnx.Rngs(0)))
 
     @jax.jit
     def encode(parameters: Any, tokens: jax.Array) -> jax.Array:

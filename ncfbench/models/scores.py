@@ -7,9 +7,7 @@ import jax.numpy as jnp
 
 
 def pair_scores(users: jax.Array, items: jax.Array) -> jax.Array:
-    """Return the scores [...] of users and items [..., D] that broadcast: sums of products, in
-    float32 at every precision.
-    """
+    """Return the scores [...] of users and items [..., D] that broadcast: sums of products."""
     return jnp.sum(users * items, axis=-1)
 
 

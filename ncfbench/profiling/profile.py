@@ -14,7 +14,6 @@ from ncfbench.config import Folder, RunConfig, complete, digest_of, identity_of
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.errors import UsageError
-from ncfbench.models.precision import require
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import costs, measure
 from ncfbench.profiling.batches import BatchMaker, calibration_points
@@ -85,7 +84,6 @@ def _profile(
     dataset: Dataset, configs: Mapping[str, RunConfig], n_rounds: int, progress: Progress
 ) -> Record:
     example = next(iter(configs.values()))
-    require(example.precision)
     others = OtherPrograms()
     content = DeviceContent.of(dataset, configs.values())
     described = environment.describe()
@@ -138,7 +136,7 @@ def _profile(
 
 def settings_digest(config: RunConfig) -> str:
     """Return twelve hexadecimal digits of all settings but the sampler."""
-    return digest_of(config.to_dict() | {"sampler": None}, config.settings, {})
+    return digest_of(config.to_dict() | {"sampler": None}, config.settings)
 
 
 def unusual_words(config: RunConfig) -> str:

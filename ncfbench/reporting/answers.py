@@ -24,7 +24,7 @@ from ncfbench.reporting.quality import RECALL, TEST_RECALL
 from ncfbench.reporting.table import slug
 from ncfbench.runs.convergence import above_chance_at
 from ncfbench.runs.curves import curves_of
-from ncfbench.runs.labels import NO_CHOICES, choices_label, other_revisions
+from ncfbench.runs.labels import NO_CHOICES, choices_label
 
 FALLING = 0.03
 """A measure that improved by a larger share in the last doubling of the clock still improves."""
@@ -255,7 +255,7 @@ def _unranked(arm: Mapping[int, Run], split: Split, chance: float | None) -> Arm
     runs = [run for run in arm.values() if run.is_timed] or [*arm.values()]
     first = runs[0]
     return Arm(
-        name=" ".join([choices_label(first.config), *other_revisions(first)]),
+        name=choices_label(first.config),
         config=first.config,
         runs={run.config.seed: run for run in runs},
         status="diverged" if any(run.has_diverged for run in arm.values()) else "tied",

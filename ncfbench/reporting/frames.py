@@ -148,8 +148,7 @@ def group(records: Iterable[RunRecord], baseline: str | None = None) -> list[lis
 
 
 def compared_by(record: RunRecord, but: Container[str] = ()) -> tuple[Any, ...]:
-    """Return the key of the runs that compare with a run: their data, shared settings, and the
-    revisions of their classes.
+    """Return the key of the runs that compare with a run: their data and shared settings.
 
     Args:
         but: settings that may differ too.
@@ -160,7 +159,6 @@ def compared_by(record: RunRecord, but: Container[str] = ()) -> tuple[Any, ...]:
         *(settings[name] for name in ("dataset", "encoder", "loss")),
         record.data_fingerprint,
         tuple(sorted((name, str(value)) for name, value in settings.items())),
-        tuple(sorted(record.revisions.items())),
     )
 
 

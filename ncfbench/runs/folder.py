@@ -20,11 +20,11 @@ import math
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ncfbench.config import RunConfig, complete, digest, revisions_of
+from ncfbench.config import RunConfig, complete, digest
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import evaluations
 from ncfbench.runs.reported import choose_epoch, reported_columns
@@ -62,8 +62,6 @@ class RunRecord:
     """Seconds that the item features took which ``prepare`` derived and the run reads; no time of
     training has them.
     """
-    revisions: Mapping[str, int] = field(default_factory=dict)
-    """Those of its classes, by kind, that are not the first."""
 
     def __repr__(self) -> str:
         loss = self.summary["smallest_probe_loss"]
@@ -140,7 +138,6 @@ def write_config(
     document: dict[str, Any] = {
         "data_fingerprint": data_fingerprint,
         "config": config.to_dict(),
-        "revisions": revisions_of(config),
     }
     if feature_seconds and (config.reads_item_features or config.reads_history_features):
         document["feature_seconds"] = feature_seconds
@@ -187,7 +184,6 @@ def read(folder: Path) -> RunRecord:
         ledger=tables.read_rows(folder / "ledger.parquet", schemas.LEDGER),
         summary=summary[0] | reported_columns(curve, config.patience),
         feature_seconds=_feature_seconds(folder / "config.json"),
-        revisions=read_revisions(folder / "config.json"),
     )
 
 
@@ -247,17 +243,6 @@ def read_config(path: Path) -> tuple[RunConfig, str]:
     if "data_fingerprint" not in document:
         raise DataError(f"{path} is damaged: it names no data.")
     return complete(document["config"]), str(document["data_fingerprint"])
-
-
-def read_revisions(path: Path) -> Mapping[str, int]:
-    """Return the revisions of a run's classes (:func:`~ncfbench.config.revisions_of`) by its
-    ``config.json``.
-    """
-    document = tables.read_json(path)
-    if "revisions" not in document:
-        raise DataError(f"{path} is damaged: it names no revisions.")
-    revisions: Mapping[str, int] = document["revisions"]
-    return revisions
 
 
 def _feature_seconds(path: Path) -> float:

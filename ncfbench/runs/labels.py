@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from ncfbench.catalog import find_encoder
-from ncfbench.config import RunConfig, default_values, identity_of, revisions_of
+from ncfbench.config import RunConfig, default_values, identity_of
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
 
@@ -75,25 +75,12 @@ def unusual_settings(config: RunConfig) -> Mapping[str, Any]:
 
 def unusual_label(record: RunRecord, left_out: Iterable[str] = ()) -> str:
     """Return the shared settings that differ from the defaults, such as ``epochs=8, noise=0.75``,
-    but for data set, encoder, loss and those of ``left_out``; and revisions of its classes that are
-    not the present ones, such as ``encoder revision 1``.
+    but for data set, encoder, loss and those of ``left_out``.
     """
     config = record.config
     shared = shared_settings(config).keys() - {"dataset", "encoder", "loss", *left_out}
     unusual = unusual_settings(config).items()
-    parts = [f"{name}={value}" for name, value in unusual if name in shared]
-    return ", ".join([*parts, *other_revisions(record)])
-
-
-def other_revisions(record: RunRecord) -> list[str]:
-    """Return the revisions of a run's classes that are not the present ones."""
-    present = revisions_of(record.config)
-    known = {kind: record.revisions.get(kind, 1) for kind in sorted({*present, *record.revisions})}
-    return [
-        f"{kind} revision {number}"
-        for kind, number in known.items()
-        if number != present.get(kind, 1)
-    ]
+    return ", ".join(f"{name}={value}" for name, value in unusual if name in shared)
 
 
 def choices_label(config: RunConfig) -> str:

@@ -15,7 +15,6 @@ from ncfbench.distributed.layout import Layout, make_layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import UsageError
 from ncfbench.models.contracts import require_contracts
-from ncfbench.models.precision import require
 from ncfbench.models.tables import names_of
 from ncfbench.rng import Streams
 from ncfbench.runs.quality import COMPARED, can_rank, most_ranked
@@ -59,11 +58,9 @@ class RunPlan:
 
         Raises:
             DataError: the data set is not prepared.
-            UsageError: a plug-in returns another shape than it must, word vectors do not fit, the
-                batch does not fit the data, the device lacks the precision, the memory or its
-                peers, or the processes differ.
+            UsageError: a plug-in returns another shape than it must, the batch does not
+                fit the data, the memory or devices do not suffice, or the processes differ.
         """
-        require(config.precision)
         if dataset is None:
             with (ledger or Ledger()).line("loading"):
                 dataset = open_dataset(config.dataset, data_dir=locations.data_dir, say=say)

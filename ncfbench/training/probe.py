@@ -1,7 +1,7 @@
 """The probe: one estimate of the objective for all samplers, so that their losses compare.
 
 It evaluates a fixed set of links and of draws from P_n, which depends on the data set and the
-probe's settings alone, never on the run's sampler, seed or precision; dropout off, in full float32.
+probe's settings alone, never on the run's sampler or seed; dropout off.
 Where links x items is small it is the exact sum over all pairs. The penalty of coupling is left
 out: losses of runs with other weights of it stay comparable.
 """

@@ -17,7 +17,6 @@ from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import Layout, make_layout
 from ncfbench.errors import UsageError
-from ncfbench.models import precision
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.objective import batch_link_loss, coupling_penalty, user_penalty
@@ -167,9 +166,8 @@ class Trainer:
         """Return a trainer, and the state that the run's seed gives.
 
         Raises:
-            UsageError: the devices cannot compute at the precision, or are too few.
+            UsageError: the devices are too few.
         """
-        precision.require(config.precision)
         layout = layout or make_layout(config)
         towers, optimizer, state = _initial(config, dataset)
         trainer = cls(config, towers, optimizer, _shapes(state), layout)
@@ -187,7 +185,6 @@ class Trainer:
         """
         if config.encoder not in ENCODERS:
             return cls.create(config, dataset, layout)[0]
-        precision.require(config.precision)
         traced = []
 
         def initial() -> TrainState:
@@ -226,9 +223,7 @@ class Trainer:
             towers = nnx.merge(self.towers, parameters)
             return batch_loss(towers, batch, content, dropout, loss, self.config, rows)
 
-        with jax.default_matmul_precision(self.config.precision):
-            value, gradient = jax.value_and_grad(objective)(parameters)
-        return value, gradient
+        return jax.value_and_grad(objective)(parameters)
 
     def step(
         self, state: TrainState, batch: Batch, content: DeviceContent

@@ -23,7 +23,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"sampler": "mixed-ns", "uniform_items": 99, "loss": "mse", "batch_size": 100},
     {"coupling": "regularised", "coupling_weight": 0.3, "dimension": 20},
     {"item_block": 64, "patience": 3, "probe_every": 7},
-    {"encoder": "mf", "epochs": 3, "precision": "BF16_BF16_F32"},
+    {"encoder": "mf", "epochs": 3, "optimizer": "adam"},
     {"learning_rate": 0.0123456789},
 ]
 
@@ -102,7 +102,7 @@ def test_the_command_of_a_run_is_that_run(asked, settings):
             {"encoder": "lstm"},
             {"tried": {"negatives": (3, 5), "batch_size": (64,), "stratum_size": (2,)}},
         ),
-        ({"precision": "BF16_BF16_F32"}, {"tried": {"loss": ("sg", "mse")}}),
+        ({"optimizer": "adam"}, {"tried": {"loss": ("sg", "mse")}}),
     ],
     ids=str,
 )

@@ -297,26 +297,6 @@ def test_an_arm_has_one_recall_of_one_epoch(tmp_path):
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
-def test_revisions_of_an_encoder_are_arms_of_their_own(tmp_path):
-    """iid and ns of another LSTM than strat-ns, which is no rival of theirs in speed."""
-    for sampler, ms, revision in (("iid", 200, 2), ("ns", 20, 2), ("strat-ns", 1, 1)):
-        recalls = [0, 0.2, 0.3]
-        folder = write_run(tmp_path, sampler, [9, 5, 3], ms, recalls, encoder="lstm")
-        path = folder / "config.json"
-        tables.write_json(path, tables.read_json(path) | {"revisions": {"encoder": revision}})
-    results = collect(tmp_path, tmp_path)
-    (answer,) = results.answers
-    names = {f"lstm sg {sampler}" for sampler in ("iid", "ns", "strat-ns")}
-    found = {arm.name.partition(" encoder")[0] for arm in answer.arms}
-    assert found == names
-    assert sum("encoder revision" in arm.name for arm in answer.arms) in (1, 2)
-    assert {row["status"] for row in results.speedup if row["sampler"] == "strat-ns"} == {
-        "no baseline"
-    }
-    check(invoke("report", tmp_path), 0)
-    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
-
-
 def test_one_arm_is_no_choice(tmp_path):
     """After a first run the report says what to do for a choice."""
     write_run(tmp_path, "iid", [9, 5, 3], 10, [0, 0.2, 0.3], dimension=20)

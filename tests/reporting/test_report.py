@@ -16,7 +16,7 @@ from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.rows import compare
 from ncfbench.reporting.table import Col
 from ncfbench.reporting.views import answers
-from ncfbench.reporting.views.results import recall_tables, speedup_tables
+from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import read_all
 from ncfbench.runs.labels import run_command, unusual_label
@@ -98,14 +98,6 @@ def test_other_settings_are_other_comparisons():
         record("ns", [9, 3], 1, epochs=2),
     ]
     assert len(frames.group(runs)) == 3
-
-
-def test_other_revisions_are_other_comparisons():
-    """A run of an earlier revision of a plug-in is not averaged with those of a later one."""
-    runs = [record("iid", [9, 5], 40), record("ns", [9, 5], 10), record("ns", [9, 4], 10, seed=1)]
-    later = dataclasses.replace(runs[-1], revisions={"loss": 2})
-    assert [len(each) for each in frames.group(runs)] == [3]
-    assert [len(each) for each in frames.group([*runs[:-1], later])] == [2, 1]
 
 
 def test_s_and_k_are_rows_of_one_comparison():
@@ -238,21 +230,6 @@ def test_recall_of_new_items_is_the_mean_over_seeds():
     assert row[f"{RECALL}_new_items"] == pytest.approx(0.2)
     assert row[f"{RECALL}_new_items_error"] == pytest.approx(np.sqrt(0.0109))
     assert row[f"{RECALL}_known_items"] is None
-
-
-def test_revisions_have_tables_of_their_own():
-    """Runs of two implementations are in no table together, and no run hides another."""
-    first = [record(name, [9, 5, 3], ms, encoder="lstm") for name, ms in (("iid", 40), ("ns", 4))]
-    old = [dataclasses.replace(run, revisions={"encoder": 7}) for run in first]
-    new = record("strat-ns", [9, 5, 3], 10, encoder="lstm")
-    found = compare(frames.group([*old, new]))
-    tables = [*speedup_tables(found), *recall_tables(found)]
-    assert len({table.name for table in tables}) == len(tables) == 3
-    named = [table for table in tables if "encoder revision 7" in table.title]
-    assert [
-        [row[1].text for row in table.rows if row[2].text not in ("no run", "invalid")]
-        for table in named
-    ] == [["iid", "ns"]] * 2
 
 
 # --- ties: arms that cannot be told from the best of their column

@@ -49,7 +49,6 @@ def test_a_run_keeps_the_seconds_of_derived_features(tmp_path, features, is_read
     [
         ({"dataset": "missing"}, DataError, "not prepared"),
         ({"batch_size": 4096}, UsageError, "larger than"),
-        ({"precision": "tensorfloat32"}, UsageError, "Use --set precision=float32"),
         ({"devices": 16}, UsageError, "JAX has 8 cpu here. Use --devices 8"),
     ],
 )

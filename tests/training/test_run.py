@@ -145,7 +145,7 @@ def test_the_same_command_continues_its_run_and_no_other(data_dir, tmp_path):
     assert {row["session"] for row in record.ledger} == {1, 2}
 
 
-def test_other_data_devices_and_revisions_are_other_runs(tmp_path):
+def test_other_data_and_devices_are_other_runs(tmp_path):
     config = complete(SMALL)
     folder = runs.path_of(tmp_path, config, "f" * 64)
     assert folder == runs.path_of(tmp_path, complete(SMALL), "f" * 64)

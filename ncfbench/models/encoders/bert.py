@@ -42,14 +42,10 @@ twice: packed on a CPU, else padded, in parts of that size.
 
 
 class Stack(nnx.Module):
-    """Positions, normalisation, layers; the word's vectors come from outside.
+    """Positions, normalisation, layers; the word's vectors come from outside."""
 
-    Args:
-        frozen: number of the first layers that are not trained; the positions are not either then.
-    """
-
-    def __init__(self, architecture: Architecture, frozen: int, *, rngs: nnx.Rngs) -> None:
-        self.frozen, self.pooling, width = frozen, architecture.pooling, architecture.width
+    def __init__(self, architecture: Architecture, *, rngs: nnx.Rngs) -> None:
+        self.pooling, width = architecture.pooling, architecture.width
         norm: dict[str, Any] = {"epsilon": architecture.epsilon, "use_fast_variance": False}
         sizes = width, architecture.heads, architecture.feed_forward
         form: dict[str, Any] = {"norms_first": False, "approximate": False, **norm}
@@ -67,10 +63,8 @@ class Stack(nnx.Module):
         Where a text's vector is that of its first word, those of the others are zero.
         """
         words_RxLxE = self.norm(words_RxLxE + self.positions(positions))
-        for number, layer in enumerate(self.layers):
+        for layer in self.layers:
             words_RxLxE = layer(words_RxLxE, texts_RxL)
-            if number < self.frozen:
-                words_RxLxE = jax.lax.stop_gradient(words_RxLxE)
         if self.pooling == "first":
             words_RxLxE = jnp.where((positions == 0)[..., None], words_RxLxE, 0)
         return words_RxLxE
@@ -79,11 +73,9 @@ class Stack(nnx.Module):
 class Pretrained(nnx.Module):
     """The words and the stack: all weights that come from the checkpoint."""
 
-    def __init__(
-        self, architecture: Architecture, weights: Arrays, frozen: int, *, rngs: nnx.Rngs
-    ) -> None:
+    def __init__(self, architecture: Architecture, weights: Arrays, *, rngs: nnx.Rngs) -> None:
         self.words = nnx.Embed(architecture.words, architecture.width, rngs=rngs)
-        self.stack = Stack(architecture, frozen, rngs=rngs)
+        self.stack = Stack(architecture, rngs=rngs)
         self.normalises = architecture.normalises
         _fill(self, weights)
 
@@ -110,7 +102,7 @@ class Bert(nnx.Module):
         folder = kept_path(data.folder, config.checkpoint)
         architecture = Architecture.read(folder)
         weights = dict(read_weights(folder, architecture))
-        self.pretrained = Pretrained(architecture, weights, config.frozen_layers, rngs=rngs)
+        self.pretrained = Pretrained(architecture, weights, rngs=rngs)
         self.dense = nnx.Linear(architecture.width, config.dimension, rngs=rngs)
 
     @staticmethod
@@ -139,11 +131,6 @@ class Bert(nnx.Module):
             raise UsageError(
                 f"The checkpoint's tokenizer has {dataset.n_words + 1:,} pieces, and its model"
                 f" {architecture.words:,}. They do not belong together."
-            )
-        if config.frozen_layers > architecture.layers:
-            raise UsageError(
-                f"frozen_layers = {config.frozen_layers}: the checkpoint has {architecture.layers}"
-                " layers."
             )
 
     def __call__(self, texts: EncoderInput) -> jax.Array:
