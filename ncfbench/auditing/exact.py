@@ -7,8 +7,6 @@ probability.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -16,14 +14,13 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from ncfbench.auditing.gradients import Float64, VectorGradient
 from ncfbench.auditing.user_rows import Ids, UserRows
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
-from ncfbench.models.losses import Loss, Pointwise, make_loss
+from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.scores import pair_scores, score_matrix
 from ncfbench.sampling.noise import Noise
@@ -33,18 +30,9 @@ from ncfbench.training.state import Parameters
 MAX_TERMS = 2**34
 """Pairs of a row and an item that the sum may have: about ten minutes of two cores."""
 BLOCK_TERMS = 2**20
-LINK_BLOCK = 2**16
 
 Scored: TypeAlias = tuple[jax.Array, jax.Array]
 """The vectors of all users and of the items in use."""
-Named: TypeAlias = tuple[Any, Ids]
-"""Weights of named items as negatives of a group of rows, in place of the measure, a sparse table
-[groups, V] whose stored values count, zeros too; and the group of each row, [R].
-"""
-Sum: TypeAlias = tuple[Any, Any, Any]
-"""A sum of losses, float, and its gradients by the vectors of users and items, float64[rows, D] and
-[V, D]. See :class:`UserRows`.
-"""
 
 
 @dataclass(frozen=True)
@@ -65,12 +53,9 @@ class ExactObjective:
     def __init__(self, graph: BipartiteGraph, config: RunConfig, embedder: Embedder) -> None:
         self.graph, self.config, self.embedder = graph, config, embedder
         self.nodes = graph.items_in_use
-        self.is_pointwise = config.family == "pointwise"
-        # A pointwise loss needs each user once, with the weight of her links.
-        rows = int((graph.user_degrees > 0).sum()) if self.is_pointwise else graph.n_links
-        if rows * len(self.nodes) > MAX_TERMS:
+        if graph.n_links * len(self.nodes) > MAX_TERMS:
             raise UsageError(
-                f"The exact objective of --loss {config.loss} is a sum over {rows:,} x"
+                f"The exact objective of --loss {config.loss} is a sum over {graph.n_links:,} x"
                 f" {len(self.nodes):,} pairs: too many. Use a smaller data set, for example:"
                 " ncfbench prepare synthetic --users 200 --items 300 --links 4000."
             )
@@ -80,122 +65,60 @@ class ExactObjective:
 
     def __call__(self, parameters: Parameters) -> Exact:
         """Return L and its gradient; sums over blocks are added in float64."""
-        from scipy import sparse
-
-        graph, user_l2 = self.graph, self.config.user_l2
-        rows = UserRows.of(graph, self.config)
+        graph, user_l2, rows = self.graph, self.config.user_l2, UserRows.of(self.graph, self.config)
         users = rows.vectors(self.embedder, parameters)
-        items = self.embedder.items(parameters, self.nodes)
-        scored = users.scored, items
-        user, item = graph.link_user, graph.index_in_use[graph.link_item]
-        row = rows.of_links(user, graph.link_item)
-        left_out = sparse.csr_array((graph.n_users, len(self.nodes)))
-        if self.config.mask:
-            links = np.zeros(graph.n_links), item, graph.user_offsets
-            left_out = sparse.csr_array(links, shape=left_out.shape)
-        weight, positive = np.full(graph.n_links, 1 / graph.n_links), _zero(scored)
-        if self.is_pointwise:
-            positive = sum_links(scored, row, item, weight, self.loss)
-            user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
-            item, weight = np.zeros_like(user), graph.user_degrees[user] / graph.n_links
-        negative_row = user if self.is_pointwise else row
-        terms = negative_row, item, weight, self.measure, (left_out, user)
-        negative = sum_rows(scored, *terms, self.loss, self.config.lambda_)
-        whole = _added(positive, negative)
+        scored = users.scored, self.embedder.items(parameters, self.nodes)
+        row = rows.of_links(graph.link_user, graph.link_item)
+        value, by_users, by_items = self._sum(scored, row)
         shares = np.bincount(row, minlength=rows.count) / graph.n_links
         raw = np.asarray(users.raw, np.float64)
         return Exact(
-            value=whole[0] + user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1))),
-            gradient=VectorGradient(*whole[1:], 2 * user_l2 * shares[:, None] * raw),
+            value=value + user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1))),
+            gradient=VectorGradient(by_users, by_items, 2 * user_l2 * shares[:, None] * raw),
         )
 
+    def _sum(self, scored: Scored, row: Ids) -> tuple[float, Float64, Float64]:
+        """Return the mean loss of the links with all their negatives, and its gradients by the
+        vectors of users and items, float64[rows, D] and [V, D].
 
-def sum_links(scored: Scored, user: Ids, item: Ids, weight: Float64, loss: Loss) -> Sum:
-    """Return the weighted sum of the losses of positive links, [L]."""
-    blocks = ((user[rows], item[rows], weights) for rows, weights in _blocks(weight, LINK_BLOCK))
-    return _sum(_links, scored, blocks, loss, None)
+        Args:
+            row: int[N], the user's row of each positive link. A pointwise loss's negative links are
+                links of their own, of the user.
+        """
+        from scipy import sparse
 
-
-def sum_rows(
-    scored: Scored,
-    user: Ids,
-    item: Ids,
-    weight: Float64,
-    measure: Float64,
-    named: Named,
-    loss: Loss,
-    lambda_: float | None,
-) -> Sum:
-    """Return the weighted sum of the losses of rows with all their negatives.
-
-    Args:
-        user, item, weight: [R], of each row; a pointwise loss needs no item.
-        measure: float64[V], the weight of each item as a negative.
-        named: weights of some pairs in place of that; 0 of those that are no negatives.
-    """
-    size = min(max(BLOCK_TERMS // len(measure), 1), len(user))
-    measure_V = measure.astype(np.float32)
-    table, group = named
-    counts = np.diff(table.indptr)[group]
-    most = max(int(counts[rows].sum()) for rows, _ in _blocks(weight, size))
-
-    def blocks() -> Iterator[Any]:
-        for rows, weights in _blocks(weight, size):
+        graph, measure_V = self.graph, self.measure.astype(np.float32)
+        user, item = graph.link_user, graph.index_in_use[graph.link_item]
+        negative_row = user if self.config.family == "pointwise" else row
+        size = min(max(BLOCK_TERMS // len(measure_V), 1), graph.n_links)
+        linked = sparse.csr_array(
+            (np.ones(len(item)), item, graph.user_offsets), shape=(graph.n_users, len(measure_V))
+        )
+        counts = graph.user_degrees[user] * self.config.mask
+        most = max(int(counts[rows].sum()) for rows in row_blocks(graph.n_links, size))
+        value, by_users, by_items = 0.0, *(np.zeros(part.shape) for part in scored)
+        for rows in row_blocks(graph.n_links, size):
+            weight = (np.diff(rows, prepend=-1) > 0).astype(np.float32) / np.float32(graph.n_links)
             pairs = np.full((2, most), size, np.int32)  # outside the block: padding
-            masses = np.zeros(most, np.float32)
-            chosen = table[group[rows]].tocoo()
-            pairs[:, : chosen.nnz], masses[: chosen.nnz] = chosen.coords, chosen.data
-            yield user[rows], item[rows], weights, (*pairs, masses), measure_V
-
-    return _sum(_rows, scored, blocks(), loss, lambda_)
-
-
-def _blocks(weight: Float64, size: int) -> Iterator[tuple[Ids, NDArray[np.float32]]]:
-    """Yield rows in blocks of one size, with their weights: 0 for those that fill the last one."""
-    for rows in row_blocks(len(weight), min(size, len(weight))):
-        yield rows, np.where(np.diff(rows, prepend=-1) > 0, weight[rows], 0).astype(np.float32)
-
-
-def _sum(
-    function: Any, scored: Scored, blocks: Iterable[Any], loss: Loss, lambda_: float | None
-) -> Sum:
-    total = _zero(scored)
-    for block in blocks:
-        value, (users, items) = function(scored, block, loss, lambda_)
-        total = _added(total, (float(value), np.asarray(users), np.asarray(items)))
-    return total
-
-
-def _zero(scored: Scored) -> Sum:
-    users, items = scored
-    return 0.0, np.zeros(users.shape), np.zeros(items.shape)
-
-
-def _added(one: Sum, other: Sum) -> Sum:
-    value, users, items = map(operator.add, one, other)
-    return value, users, items
+            if self.config.mask:
+                masked = linked[user[rows]].tocoo()
+                pairs[:, : masked.nnz] = masked.coords
+            block = row[rows], negative_row[rows], item[rows], weight, pairs, measure_V
+            part, gradients = _block_sum(scored, block, self.loss, self.config.lambda_)
+            value += float(part)
+            by_users += np.asarray(gradients[0])
+            by_items += np.asarray(gradients[1])
+        return value, by_users, by_items
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
 @jax.value_and_grad
-def _links(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
-    (users, items), (user, item, weight) = scored, block
-    return jnp.sum(weight * loss.positive(pair_scores(users[user], items[item])))
-
-
-@partial(jax.jit, static_argnames=("loss", "lambda_"))
-@jax.value_and_grad
-def _rows(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
+def _block_sum(scored: Scored, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
     users, items = scored
-    user, item, weight, (named_row, named_item, masses), measure_V = block
-    f_RxD = users[user]
-    scores_RxV = score_matrix(f_RxD, items)
+    row, negative_row, item, weight, pairs, measure_V = block
+    scores_RxV = score_matrix(users[negative_row], items)
     mass_RxV = jnp.broadcast_to(measure_V[None, :], scores_RxV.shape)
-    mass_RxV = mass_RxV.at[named_row, named_item].set(masses, mode="drop")
-    if isinstance(loss, Pointwise):
-        silent = jnp.where(mass_RxV == 0, 0.0, scores_RxV)
-        rows = loss.negative_rows(silent, mass_RxV, lambda_)
-    else:
-        positive = pair_scores(f_RxD, items[item])
-        rows = row_losses(positive, scores_RxV, mass_RxV, loss, None)
+    mass_RxV = mass_RxV.at[pairs[0], pairs[1]].set(0, mode="drop")
+    positive = pair_scores(users[row], items[item])
+    rows = row_losses(positive, scores_RxV, mass_RxV, loss, lambda_)
     return jnp.sum(jnp.where(weight > 0, weight * rows, 0.0))

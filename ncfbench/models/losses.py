@@ -71,15 +71,10 @@ class Pointwise(Loss):
         self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
         """Return ``l+(positive) + lambda sum weight l-(negative)``."""
-        return self.positive(positive) + self.negative_rows(negative, weight, lambda_)
-
-    def negative_rows(
-        self, negative: jax.Array, weight: jax.Array, lambda_: float | None
-    ) -> jax.Array:
-        """Return the negative term of each row [b]: ``lambda sum weight l-(negative)``."""
         if lambda_ is None:
             raise TypeError("a pointwise loss needs lambda")
-        return lambda_ * jnp.sum(weight * self.negative(negative), axis=-1)
+        negatives = jnp.sum(weight * self.negative(negative), axis=-1)
+        return self.positive(positive) + lambda_ * negatives
 
 
 class Pairwise(Loss):
