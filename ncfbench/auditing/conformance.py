@@ -78,8 +78,8 @@ def conformance(
     except NcfbenchError:
         raise
     except Exception as error:  # noqa: BLE001 - a sampler may raise anything
-        first, *others = PROPERTIES
-        untested = [PropertyResult(name, "not tested", f"because of: {first}") for name in others]
+        first, *rest = PROPERTIES
+        untested = [PropertyResult(name, "not tested", f"because of: {first}") for name in rest]
         return [PropertyResult(first, "fail", f"no batch can be made: {_raised(error)}"), *untested]
     results: list[PropertyResult] = []
     for name in PROPERTIES:
@@ -98,9 +98,11 @@ class _Suite:
         self.sums = sums or max(SUMMED_LINKS // config.batch_size, 200)
         self.detectable = math.inf
         self.slots = plan_capacity(graph, config)
-        self.claims = self._made().claims()
-        self.shuffled = list(islice(self._made().batches(0, self.slots), batches))
-        self.replaced = list(islice(self._made(replacement=True).batches(0, self.slots), batches))
+        self.claims = self._sampler().claims()
+        self.shuffled = list(islice(self._sampler().batches(0, self.slots), batches))
+        self.replaced = list(
+            islice(self._sampler(replacement=True).batches(0, self.slots), batches)
+        )
 
     def result(self, name: str, missing: Sequence[str]) -> PropertyResult:
         if missing:
@@ -135,7 +137,7 @@ class _Suite:
         fault = of_batches[name](self.replaced)
         return of_batches[name](self.shuffled) or (fault and f"with replacement, {fault}")
 
-    def _made(self, *, replacement: bool = False, seed: int = CONFORMANCE_SEED) -> Sampler:
+    def _sampler(self, *, replacement: bool = False, seed: int = CONFORMANCE_SEED) -> Sampler:
         return make_sampler(self.graph, self.config, Streams(seed), replacement=replacement)
 
     def _held_out(self, batches: Sequence[Batch]) -> str:
@@ -148,9 +150,9 @@ class _Suite:
         return ""
 
     def _permutations(self) -> str:
-        made, b, epochs = self._made(), self.config.batch_size, 2
-        n, most = made.positives.epoch_length, self.graph.n_links
-        links = np.concatenate([draw.links for draw in made.draw(0, -(-epochs * n // b))])
+        sampler, b, epochs = self._sampler(), self.config.batch_size, 2
+        n, most = sampler.positives.epoch_length, self.graph.n_links
+        links = np.concatenate([draw.links for draw in sampler.draw(0, -(-epochs * n // b))])
         for epoch in range(epochs):
             counts = np.bincount(links[epoch * n : (epoch + 1) * n], minlength=most)
             # An epoch may leave links out where the sampler says so.
@@ -163,28 +165,28 @@ class _Suite:
         return ""
 
     def _streams(self) -> str:
-        again = list(islice(self._made().batches(0, self.slots), 8))
+        again = list(islice(self._sampler().batches(0, self.slots), 8))
         last = len(self.shuffled) - 1
         for start in (0, 1, min(7, last), last // 2, last):
-            made = [*again[start : start + 1], next(self._made().batches(start, self.slots))]
-            if not all(layout.are_same(batch, self.shuffled[start]) for batch in made):
+            repeated = [*again[start : start + 1], next(self._sampler().batches(start, self.slots))]
+            if not all(layout.are_same(batch, self.shuffled[start]) for batch in repeated):
                 return f"batch {start} differs when the stream starts there, or starts again"
-        others = self._made(seed=CONFORMANCE_SEED + 1).batches(0, self.slots)
-        if all(map(layout.are_same, again, others)):
+        reseeded = self._sampler(seed=CONFORMANCE_SEED + 1).batches(0, self.slots)
+        if all(map(layout.are_same, again, reseeded)):
             return "another seed gives the same batches"
         return ""
 
     def _draws(self) -> str:
         """Test the raw draws by chi-squared: positive links with replacement, negative nodes."""
-        graph, made, claims = self.graph, self._made(replacement=True), self.claims
-        draws = made.draw(0, len(self.replaced))
+        graph, sampler, claims = self.graph, self._sampler(replacement=True), self.claims
+        draws = sampler.draw(0, len(self.replaced))
         links, users, items = (
             np.concatenate([getattr(draw, name).reshape(-1) for draw in draws])
             for name in ("links", "users", "items")
         )
         # The links of a stratum are not independent: one of each stratum is tested.
         uniform = np.full(graph.n_links, 1 / graph.n_links)
-        tests = [("positive links", links[:: made.stratum_size], uniform)]
+        tests = [("positive links", links[:: sampler.stratum_size], uniform)]
         if users.size:
             tests.append(("negative users", users, graph.user_degrees / graph.n_links))
         if items.size and claims.drawn_items is not None:
@@ -202,7 +204,7 @@ class _Suite:
         of shuffling is allowed besides.
         """
         functions = TestFunctions(self.graph, self.config)
-        stream = self._made(replacement=True).batches(len(self.replaced), self.slots)
+        stream = self._sampler(replacement=True).batches(len(self.replaced), self.slots)
         replaced = chain(self.replaced, islice(stream, self.sums))
         fault, self.detectable = functions.compare(replaced, error=self.error)
         if fault:

@@ -89,9 +89,9 @@ class GradientAudit:
             }
             for sampler, served in grouped(of_noise, attrgetter("sampler")).items():
                 begin = time.perf_counter()
-                found = self._rows_of(served, anchors, check=noise == configs[0].noise)
-                rows += found
-                words = Counter(map(worded, found))
+                verdicts = self._rows_of(served, anchors, check=noise == configs[0].noise)
+                rows += verdicts
+                words = Counter(map(worded, verdicts))
                 summary = ", ".join(f"{count} {word}" for word, count in sorted(words.items()))
                 say(f"{noise} {sampler}: {summary}  ({time.perf_counter() - begin:.1f} s)")
         return [row | {"data_fingerprint": dataset.fingerprint} for row in rows]
@@ -133,9 +133,9 @@ class GradientAudit:
                 last, warm = targets[-1]
                 warm.check_step(graph, last, block.batches[0])
             means.append([anchor.mean(block) for _, anchor in targets])
-        for (own, anchor), vectors in zip(targets, zip(*means, strict=True), strict=True):
+        for (target, anchor), vectors in zip(targets, zip(*means, strict=True), strict=True):
             exact, count = anchor.gradient, size * BLOCKS
-            biases[own.loss] = estimate(np.stack(vectors), exact, count, self.verdicts)
+            biases[target.loss] = estimate(np.stack(vectors), exact, count, self.verdicts)
 
     def _row(self, config: RunConfig, bias: Bias) -> dict[str, Any]:
         claims = make_sampler(self.dataset.graph, config, Streams(0)).claims()

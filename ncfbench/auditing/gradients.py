@@ -123,11 +123,11 @@ class BatchGradients:
         by_user, by_item = np.zeros(users.shape), np.zeros(items.shape)
         for group, rows in zip(block.groups, block.positives, strict=True):
             group = group._replace(items=block.graph.index_in_use[group.items])
-            own = rows if block.rows.has_links else None
-            f, g, by_own = _slot_gradients(self.scored, group, own, self.loss, self.lambda_)
+            link_rows = rows if block.rows.has_links else None
+            f, g, by_link = _slot_gradients(self.scored, group, link_rows, self.loss, self.lambda_)
             named = [(by_user, group.users, f), (by_item, group.items, g)]
-            if own is not None:
-                named.append((by_user, own, by_own))
+            if link_rows is not None:
+                named.append((by_user, link_rows, by_link))
             for total, ids, parts in named:
                 total += _sum_by(ids.reshape(-1), np.asarray(parts).reshape(ids.size, -1), total)
         return by_user, by_item
@@ -135,7 +135,7 @@ class BatchGradients:
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
 def _slot_gradients(
-    scored: Any, batches: Batch, own: Any, loss: Loss, lambda_: float | None
+    scored: Any, batches: Batch, link_rows: Any, loss: Loss, lambda_: float | None
 ) -> Any:
     """Return each batch's gradient by the vectors in its slots and of its positive links:
     float32[C, U, D], [C, V, D] and [C, b, D].
@@ -143,7 +143,7 @@ def _slot_gradients(
     Args:
         batches: with a leading axis of C batches; they name items by their index among those in
             use.
-        own: int[C, b], the users' rows of the positive links, where these have their own.
+        link_rows: int[C, b], the users' rows of the positive links, where these have their own.
     """
     users, items = scored
 
@@ -155,7 +155,7 @@ def _slot_gradients(
     def gradient(vectors: Any) -> Any:
         return jax.grad(objective, argnums=(0, 1, 2))(*vectors)
 
-    own_bxD = None if own is None else users[own]
+    own_bxD = None if link_rows is None else users[link_rows]
     vectors = users[batches.users], items[batches.items], own_bxD, batches
     return jax.vmap(gradient)(vectors)
 

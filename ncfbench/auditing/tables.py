@@ -34,35 +34,37 @@ def _sampler(row: Row) -> str:
     return find_sampler(row["sampler"]).with_strata(row["strata"]).title
 
 
-def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
+def write(runs_dir: Path, record: Mapping[str, Sequence[Row]]) -> None:
     """Write each table of :data:`ncfbench.storage.schemas.AUDIT_TABLES`, atomically."""
     with tables.storage_errors(runs_dir):
         runs_dir.mkdir(parents=True, exist_ok=True)
-    for name, rows in found.items():
+    for name, rows in record.items():
         tables.write_rows(runs_dir / f"{name}.parquet", rows, AUDIT_TABLES[name])
 
 
-def audit_tables(found: Mapping[str, Sequence[Row]]) -> list[Table]:
+def audit_tables(record: Mapping[str, Sequence[Row]]) -> list[Table]:
     """Return the tables of an audit of samplers, as far as it has rows."""
     views = {"conformance": conformance_tables, "audit": bias_tables}
-    return [table for name, view in views.items() if found.get(name) for table in view(found[name])]
+    return [
+        table for name, view in views.items() if record.get(name) for table in view(record[name])
+    ]
 
 
 def bias_tables(rows: Sequence[Row]) -> list[Table]:
     """Return the verdicts by noise distribution."""
-    found = []
+    views = []
     for noise in dict.fromkeys(row["noise"] for row in rows):
-        own = [row for row in rows if row["noise"] == noise]
-        first = own[0]
+        of_noise = [row for row in rows if row["noise"] == noise]
+        first = of_noise[0]
         title = (
             f"Gradients against the exact one: {first['dataset']}, {first['encoder']}, P_n {noise},"
             f" b={first['batch_size']}"
         )
         # The notes hold for every noise distribution; they stand below the last.
-        notes = _bias_notes(own) if noise == rows[-1]["noise"] else []
+        notes = _bias_notes(of_noise) if noise == rows[-1]["noise"] else []
         name = slug("bias", noise)
-        found.append(Table.of(title, _bias_cols(), own, notes, labels=2, grouped=1, name=name))
-    return found
+        views.append(Table.of(title, _bias_cols(), of_noise, notes, labels=2, grouped=1, name=name))
+    return views
 
 
 def _bias_cols() -> list[Col]:
@@ -132,12 +134,12 @@ def conformance_tables(rows: Sequence[Row]) -> list[Table]:
         if row["result"] == "declared"
     }
     title, notes = "Conformance of the samplers", [legend, *sorted(declared)]
-    found = [Table.of(title, cols, summary, notes, labels=3, name="conformance")]
+    views = [Table.of(title, cols, summary, notes, labels=3, name="conformance")]
     faults = [row for row in rows if row["result"] == "fail"]
     if faults:
         texts = [
             Col("property", lambda row: PROPERTIES[row["property"]], wraps=True),
             Col("what was found", "detail", wraps=True),
         ]
-        found.append(Table.of("What is wrong", [*names, *texts], faults, labels=3, name="faults"))
-    return found
+        views.append(Table.of("What is wrong", [*names, *texts], faults, labels=3, name="faults"))
+    return views

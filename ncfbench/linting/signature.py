@@ -143,7 +143,7 @@ class Loss:
         return any(role in (*self.roles.values(), *self.made_from.values()) for role in roles)
 
 
-def role_of(name: str, others: frozenset[str] = frozenset()) -> str:
+def role_of(name: str, known: frozenset[str] = frozenset()) -> str:
     """Return the meaning of an argument by its name; empty where it has none."""
     name = re.sub(r"_[a-zA-Z]+x[a-zA-Z]\w*$", "", name)  # of a shape: users_BxD
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).strip("_").lower()
@@ -155,8 +155,8 @@ def role_of(name: str, others: frozenset[str] = frozenset()) -> str:
         for role, names in ROLES.items():
             if re.fullmatch(names, word):
                 if role == "positives":
-                    return "items" if others & {"users"} or is_vector else "positive_scores"
-                if role == "negatives" and not (others & {"users"} or is_vector):
+                    return "items" if known & {"users"} or is_vector else "positive_scores"
+                if role == "negatives" and not (known & {"users"} or is_vector):
                     return "negative_scores"
                 return role
     return ""
@@ -199,7 +199,7 @@ def read_loss(target: Any, options: Mapping[str, Any] | None = None) -> Loss:
         raise UsageError(f"{name} has no method forward, call or __call__ that returns a loss.")
     parameters = _parameters(method, name)
     known = frozenset(role_of(parameter.name) for parameter in parameters)
-    roles, of_call, unknown = _split(parameters, partial(role_of, others=known), options)
+    roles, of_call, unknown = _split(parameters, partial(role_of, known=known), options)
     if unknown:
         raise UsageError(
             f"{name} has an argument {unknown!r}, which no batch provides: rename it, or give it a"

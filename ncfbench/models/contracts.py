@@ -161,13 +161,13 @@ def _loss_faults(config: RunConfig) -> Faults:
         yield "does not rise when the score of a negative link rises"
 
 
-def _shape_faults(result: Any, shape: tuple[int, ...], made: str) -> Faults:
+def _shape_faults(result: Any, shape: tuple[int, ...], what: str) -> Faults:
     expected = f"float32[{', '.join(map(str, shape))}]"
     given = f"a {type(result).__name__}"
     if isinstance(result, jax.Array):
         given = f"{result.dtype}[{', '.join(map(str, result.shape))}]"
     if given != expected:
-        yield f"returns {given} {made}, and it must return {expected}"
+        yield f"returns {given} {what}, and it must return {expected}"
 
 
 def _are_alike(one: Any, other: Any, scale: float) -> bool:

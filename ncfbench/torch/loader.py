@@ -80,7 +80,7 @@ class BatchLoader(DataLoader[TensorBatch]):
         **settings: Any,
     ) -> None:
         options = {name: settings.pop(name) for name in OPTIONS if name in settings}
-        known = [name for name, each in SETTINGS.items() if each.panel == "Sampler"]
+        known = [name for name, setting in SETTINGS.items() if setting.panel == "Sampler"]
         known += ["loss", "gamma", "lambda", "seed", *find_sampler(sampler).names, *OPTIONS]
         for name in settings:
             if name.rstrip("_") not in known:

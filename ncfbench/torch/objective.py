@@ -86,10 +86,11 @@ def objective(positive: Tensor, negative: Tensor, batch: TensorBatch, loss: Loss
     Raises:
         UsageError: the batch's weights are for a loss of another family.
     """
-    made = make_loss(complete({"loss": loss})) if isinstance(loss, str) else loss
-    if made.family != batch.family:
+    if isinstance(loss, str):
+        loss = make_loss(complete({"loss": loss}))
+    if loss.family != batch.family:
         raise UsageError(
             f"The weights of this batch are for {batch.family} losses: give the loader your loss."
         )
     weight = batch.negatives.weight * len(positive)
-    return made.rows(positive, negative.masked_fill(weight == 0, 0), weight).mean()
+    return loss.rows(positive, negative.masked_fill(weight == 0, 0), weight).mean()

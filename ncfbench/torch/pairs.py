@@ -107,8 +107,8 @@ class LinkedPairs:
         """
         none = np.zeros((len(labels), 0), np.int32)
         links = labels.cpu().numpy().astype(np.int32)
-        made = self.sampler.assemble(Draw(links, none, none))
-        return as_tensors(made, self.config.family).to(labels.device)
+        batch = self.sampler.assemble(Draw(links, none, none))
+        return as_tensors(batch, self.config.family).to(labels.device)
 
     def _seeded(self, seed: int) -> Sampler:
         return make_sampler(self.graph, self.config, Streams(seed))
@@ -185,14 +185,14 @@ class PairLoss(nn.Module):
         # Any row of a name: its texts are equal.
         row = torch.arange(len(names), device=names.device)
         row = torch.empty_like(distinct).scatter_(0, position, row)
-        tensors = [each for each in features.values() if torch.is_tensor(each)]
+        tensors = [part for part in features.values() if torch.is_tensor(part)]
         # Only padded texts can be cut by rows; other tokenizers put all texts behind one another.
         is_padded = "attention_mask" in features and all(
-            each.ndim > 0 and len(each) == len(names) for each in tensors
+            tensor.ndim > 0 and len(tensor) == len(names) for tensor in tensors
         )
         if not is_padded:
             return self.model(dict(features))["sentence_embedding"][row], position
-        cut = {key: each[row] if torch.is_tensor(each) else each for key, each in features.items()}
+        cut = {key: part[row] if torch.is_tensor(part) else part for key, part in features.items()}
         return self.model(cut)["sentence_embedding"], position
 
 
@@ -203,7 +203,7 @@ def _numbered(values: Iterable[Any]) -> tuple[NDArray[np.int32], Sequence[Hashab
     """
     if hasattr(values, "tolist"):
         values = values.tolist()
-    plain = (each.item() if hasattr(each, "item") else each for each in values)
+    plain = (value.item() if hasattr(value, "item") else value for value in values)
     numbers: dict[Hashable, int] = {}
-    found = np.array([numbers.setdefault(each, len(numbers)) for each in plain], np.int32)
-    return found, list(numbers)
+    indices = [numbers.setdefault(value, len(numbers)) for value in plain]
+    return np.array(indices, np.int32), list(numbers)
