@@ -22,4 +22,4 @@ class Hardest(SampledSoftmax):
     ) -> jax.Array:
         scores = jnp.where(weight > 0, jax.lax.stop_gradient(negative), -jnp.inf)
         best, _ = jax.lax.top_k(scores, min(HARDEST, scores.shape[1]))
-        return self.row(positive, negative, jnp.where(scores >= best[:, -1:], weight, 0))
+        return self.rows(positive, negative, jnp.where(scores >= best[:, -1:], weight, 0), lambda_)

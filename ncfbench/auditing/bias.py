@@ -46,12 +46,6 @@ class Bias:
         return math.sqrt(max(self.squared, 0.0))
 
 
-def _upper(squared: float, error: float, noisiest: float, quantile: float) -> float:
-    """Return the larger of the jackknife's bound and that along the noisiest direction."""
-    along = math.sqrt(max(squared + noisiest, 0)) + quantile * math.sqrt(noisiest)
-    return math.sqrt(max(squared + quantile * error, along**2, 0))
-
-
 def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bias:
     """Estimate the bias of blocks' means.
 
@@ -79,10 +73,11 @@ def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bia
     # |mean|^2 without the mean's own noise, and its product with the exact vector.
     direction = errors.astype(np.float64) @ (exact.astype(np.float64) / scale)
     length = math.sqrt(max(squared + 2 * float(direction.mean()) + 1, 1e-30))
+    along = math.sqrt(max(squared + noisiest, 0)) + quantile * math.sqrt(noisiest)
     return Bias(
         squared=float(squared),
         lower=math.sqrt(max(squared - quantile * error, 0)),
-        upper=_upper(float(squared), error, noisiest, quantile),
+        upper=math.sqrt(max(squared + quantile * error, along**2, 0)),
         detectable=_detectable(quantile + t_quantile(n - 1, POWER), error, noisiest),
         cosine=min((1 + float(direction.mean())) / length, 1.0),
         variance=variance,

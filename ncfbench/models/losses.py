@@ -98,16 +98,6 @@ class Listwise(Loss):
 
     family = "listwise"
 
-    @abstractmethod
-    def row(self, positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return [b]: see :meth:`Loss.rows`."""
-
-    def rows(
-        self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
-    ) -> jax.Array:
-        """Return :meth:`row`."""
-        return self.row(positive, negative, weight)
-
 
 @dataclass(frozen=True)
 class SkipGram(Pointwise):
@@ -172,7 +162,9 @@ class SampledSoftmax(Listwise):
 
     gamma: float
 
-    def row(self, positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
+    def rows(
+        self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
+    ) -> jax.Array:
         """Return ``log(1 + sum weight exp(gamma (negative - positive)))``, without overflow."""
         zeros = jnp.zeros_like(positive)[:, None]
         exponents = jnp.concatenate([zeros, self.gamma * (negative - positive[:, None])], axis=1)

@@ -20,7 +20,6 @@ from ncfbench.models.encoders.protocol import DataFacts, Encoder, EncoderInput, 
 from ncfbench.models.histories import Histories
 from ncfbench.models.scores import unit_vectors
 from ncfbench.models.tables import WHOLE_TABLES, Rows
-from ncfbench.models.user_towers import Users, UserTower
 
 BLOCK_NUMBERS = 2**24
 """Numbers of the vectors of histories' items that are in memory at a time: 64 MB."""
@@ -77,8 +76,7 @@ class Towers(nnx.Module):
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.n_users = data.users
-        build = find_user_tower(config.user_tower).load()
-        self.user_tower: UserTower = build(config, data, rngs=rngs)
+        self.user_tower = find_user_tower(config.user_tower).load()(config, data, rngs=rngs)
         self.history_items = config.history_items if config.reads_histories else 0
         self.dimension = config.dimension
         info = find_encoder(config.encoder)
@@ -114,7 +112,7 @@ class Towers(nnx.Module):
         ids = jnp.arange(self.n_users) if users is None else users
         named = ids if rows.users is None else rows.users
         if not self.history_items:
-            raw = self.user_tower(Users(named))
+            raw = self.user_tower(named)
             return UserVectors(self._finished(raw), raw)
 
         def embed(
@@ -127,7 +125,8 @@ class Towers(nnx.Module):
             assert histories is not None
             history = histories.of(ids, self.history_items, content.item_features, left_out)
             history = history if items is None else history._replace(items=items)
-            return self.user_tower(Users(named, history))
+            vectors: jax.Array = self.user_tower(named, history)
+            return vectors
 
         size = max(BLOCK_NUMBERS // (self.history_items * self.dimension), 1)
         raw = in_blocks(embed, (ids, named, rows.histories, left_out), size)

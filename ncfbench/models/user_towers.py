@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
-
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -21,24 +19,6 @@ USER_SCALE = 0.01
 """
 
 
-class Users(NamedTuple):
-    """Some users, as a user tower sees them."""
-
-    rows: jax.Array
-    """int32[U]: user ids, or rows in the tables that the tower names among its ``tables``."""
-    history: History | None = None
-    """The items of their training links; None for towers that do not read them."""
-
-
-class UserTower(Protocol):
-    """A user function f, an :class:`flax.nnx.Module`, built as ``UserTower(config, data,
-    rngs=rngs)``. Its record is a :class:`ncfbench.catalog.UserTowerInfo`.
-    """
-
-    def __call__(self, users: Users) -> jax.Array:
-        """Return float32[U, D]: the vector of each user, before any normalisation."""
-
-
 class UserTable(nnx.Module):
     """f(u) is row u of a table."""
 
@@ -46,9 +26,9 @@ class UserTable(nnx.Module):
         initial = nnx.initializers.normal(USER_SCALE)
         self.vectors = nnx.Embed(data.users, config.dimension, embedding_init=initial, rngs=rngs)
 
-    def __call__(self, users: Users) -> jax.Array:
-        """Return float32[U, D]."""
-        return self.vectors(users.rows)
+    def __call__(self, rows: jax.Array) -> jax.Array:
+        """Return float32[U, D] of user ids, or of rows in the table, int32[U]."""
+        return self.vectors(rows)
 
 
 class UserHistory(nnx.Module):
@@ -60,10 +40,17 @@ class UserHistory(nnx.Module):
     """
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        size, reads = config.dimension, config.history_of
+        size, reads, zeros = config.dimension, config.history_of, nnx.initializers.zeros
+        widths = [data.item_features, *[config.user_units] * config.user_layers]
         self.items = embedding(data.items, size, rngs) if reads != "content" else None
-        self.layers = _layers(data.item_features, config, rngs) if reads != "ids" else None
-        self.vectors = _table_of_zeros(data.users, size, rngs) if config.own_vector else None
+        self.layers = (
+            FeatureLayers(widths, size, scale=USER_SCALE, rngs=rngs) if reads != "ids" else None
+        )
+        self.vectors = (
+            nnx.Embed(data.users, size, embedding_init=zeros, rngs=rngs)
+            if config.own_vector
+            else None
+        )
 
     @staticmethod
     def require(config: RunConfig, dataset: Dataset) -> None:
@@ -75,10 +62,8 @@ class UserHistory(nnx.Module):
                 " FILE, or use --set history_of=ids."
             )
 
-    def __call__(self, users: Users) -> jax.Array:
-        """Return float32[U, D]."""
-        history = users.history
-        assert history is not None
+    def __call__(self, rows: jax.Array, history: History) -> jax.Array:
+        """Return float32[U, D] of user ids, or of rows in the tables, int32[U]."""
         parts = []
         if self.items is not None:
             present = history.present[..., None]
@@ -87,14 +72,5 @@ class UserHistory(nnx.Module):
         if self.layers is not None:
             parts.append(self.layers(history.features))
         if self.vectors is not None:
-            parts.append(self.vectors(users.rows))
+            parts.append(self.vectors(rows))
         return sum(parts[1:], start=parts[0])
-
-
-def _layers(features: int, config: RunConfig, rngs: nnx.Rngs) -> FeatureLayers:
-    widths = [features, *[config.user_units] * config.user_layers]
-    return FeatureLayers(widths, config.dimension, scale=USER_SCALE, rngs=rngs)
-
-
-def _table_of_zeros(rows: int, width: int, rngs: nnx.Rngs) -> nnx.Embed:
-    return nnx.Embed(rows, width, embedding_init=nnx.initializers.zeros, rngs=rngs)

@@ -60,13 +60,13 @@ def test_softmax_of_a_row():
         np.array([[0.1, 0.7], [0.5, -1.0], [0.2, 0.3]], np.float32),
     )
     weight = np.array([[3.0, 0.5], [0.0, 20.0], [0.0, 0.0]], np.float32)
-    found = jax.jit(loss.row)(positive, negative, weight)
+    losses = jax.jit(lambda *arrays: loss.rows(*arrays, None))(positive, negative, weight)
     expected = [
         plain_softmax(float(p), n.tolist(), w.tolist())
         for p, n, w in zip(positive, negative, weight, strict=True)
     ]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    assert float(found[2]) == 0
+    np.testing.assert_allclose(losses, expected, rtol=1e-5, atol=1e-6)
+    assert float(losses[2]) == 0
 
 
 def test_gamma_is_used():
