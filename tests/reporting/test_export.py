@@ -10,7 +10,6 @@ from invoked import check, invoke
 
 from ncfbench.data.sources import prepare_command
 from ncfbench.reporting import beside
-from ncfbench.reporting.render import html
 from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import RECORDS
 
@@ -66,17 +65,8 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize(
     "damage",
     [
-        {"options": {"text": "title"}},
-        {"options": {"max_length": "40"}},
-        {"options": {"test_fraction": {}}},
-        {"statistics": {"users": "x"}},
-        {"statistics": None},
-        {"options": None},
-        {"files": ["users.dat"]},
-        {"files": {"users.dat": True}},
         {"source": 3},
         {"label": 3},
-        {"arguments": "x"},
         {"fingerprint": "e" * 64},
     ],
 )
@@ -87,15 +77,6 @@ def test_damaged_descriptions_of_data_are_left_out(run, damage):
         assert (list(results.manifests) == ["f" * 64]) == known
         skipped = [problem.startswith("Skipped datasets.json") for problem in results.problems]
         assert skipped == [True] * (not known)
-
-
-def test_a_page_describes_data_that_are_known(run, monkeypatch):
-    monkeypatch.setattr(html, "_drawings", lambda results: [])
-    for kept, known in ({"f" * 64: MANIFEST}, True), ({}, False):
-        (run / beside.FILE).write_text(json.dumps(kept))
-        results = collect(run, run / "no-data")
-        text = html.page(results, results.tables)
-        assert (PREPARE in text) == ("words mean" in text) == known
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.errors import UsageError, install_command
@@ -90,7 +90,7 @@ def save(drawing: Drawing, paths: Sequence[Path]) -> list[Path]:
     return list(paths)
 
 
-def draw(drawing: Drawing, target: Path | TextIO, kind: str) -> None:
+def draw(drawing: Drawing, target: Path | BinaryIO, kind: str) -> None:
     """Draw to a file of a kind such as ``svg``: the same bytes whenever the figure is the same."""
     from matplotlib import rc_context
 
