@@ -87,7 +87,7 @@ def report(
         bool,
         SELECTION(
             "--full",
-            help="Show the details too: all arms, other measures, the ratios' parts.",
+            help="Show the details too: all arms and other measures.",
         ),
     ] = False,
     paper: Annotated[

@@ -66,11 +66,6 @@ class Arm:
         return any(run.has_diverged for run in self.runs.values())
 
     @property
-    def is_simulated(self) -> bool:
-        """True if the devices of some run were simulated: its times are of no use."""
-        return any(run.is_simulated for run in self.runs.values())
-
-    @property
     def has_run(self) -> bool:
         """True if it has a curve with times."""
         return bool(self.measured.curves)

@@ -27,7 +27,7 @@ from ncfbench.reporting.table import Table
 from ncfbench.reporting.views.answers import answer_frame, answer_tables, as_rows, detail_tables
 from ncfbench.reporting.views.deploy import deployed_table
 from ncfbench.reporting.views.paper import beside_tables, claims_table
-from ncfbench.reporting.views.results import parts_tables, recall_tables, speedup_tables
+from ncfbench.reporting.views.results import recall_tables, speedup_tables
 from ncfbench.runs.folder import copy_records, read_all
 from ncfbench.storage import schemas, tables
 
@@ -102,7 +102,7 @@ class Results:
         sections = {
             "answer": answers + answer_tables(self.answers, self.locations),
             "main": speedup_tables([*compared, *self.profiled]) + recall_tables(compared),
-            "detail": detail_tables(self.answers) + parts_tables([*compared, *self.profiled]),
+            "detail": detail_tables(self.answers),
             "paper": [claims_table(self.claims)] * bool(self.claims) + self.beside_paper,
         }
         found: dict[str, Table] = {}

@@ -113,27 +113,6 @@ def test_chance_stands_beside_the_recalls_of_floors(answer):
     assert "(chance 0.050); ridge regression 0.310" in " ".join(deploy["lines"])
 
 
-def test_ndcg_is_said_to_be_of_validation_links(answer):
-    arms = [
-        dataclasses.replace(
-            arm,
-            runs={
-                seed: dataclasses.replace(
-                    run, curve=[{**row, "validation_ndcg_at_50": 0.3} for row in run.curve]
-                )
-                for seed, run in arm.runs.items()
-            },
-        )
-        for arm in answer.arms
-    ]
-    rows = [judged_floor("ridge", 0.3, 19.0, validation_ndcg_at_50=0.5, test_ndcg_at_50=0.1)]
-    other = dataclasses.replace(answer, arms=arms, floors=floors_of(rows))
-    said = "By NDCG@50 the recommended arm is below ridge: 0.300 to 0.500."
-    assert said in summary.headline(other)
-    (floor,) = summary.as_json(other, Path("runs"), {})["floors"]
-    assert (floor["validation_ndcg_at_50"], floor["best_arm_ndcg_at_50"]) == (0.5, 0.3)
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_numbers_beside_a_floor_subtract(whole, seed):
     """Whatever the records say, the recall of an arm less that of a floor is the difference that

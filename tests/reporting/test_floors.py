@@ -83,11 +83,10 @@ NOT_CLEARLY = "Training is not clearly worth it: the trained arm has"
             [PROFILE],
             [[0, 0.4, 0.508], [0, 0.4, 0.3, 0.54]],
             f"{NOT_CLEARLY} -0.004 {OF_BOTH} over profile, by test links.",
-            f"level with profile (-0.004 {OF_BOTH}). cnn sg ns, 0.540 ± 0.005, is above profile"
-            f" (+0.028 {OF_BOTH}, after 60 s)",
+            f"level with profile (-0.004 {OF_BOTH})",
         ),
     ],
-    ids=["no floors", "none", "some", "all", "later", "level", "another passes"],
+    ids=["no floors", "none", "some", "all", "later", "level", "another is higher"],
 )
 def test_the_sentence_says_which_floor_is_passed(floors, recalls, verdict, stands, tmp_path):
     answer = answer_of(tmp_path, *recalls)
@@ -96,29 +95,6 @@ def test_the_sentence_says_which_floor_is_passed(floors, recalls, verdict, stand
     reached = BOTH_HAVE if RIDGE in floors else PROFILE_HAS
     whole = f"Without training: {reached}. The recommended arm is {stands}."
     assert sentence == (whole if floors else "")
-
-
-@pytest.mark.parametrize(
-    ("recall", "ndcgs", "said"),
-    [
-        (0.6, (0.3, 0.35), "By NDCG@50 the recommended arm is below ridge: 0.300 to 0.350."),
-        (0.4, (0.36, 0.35), "By NDCG@50 the recommended arm is above ridge: 0.360 to 0.350."),
-        (0.6, (0.36, 0.35), ""),
-        (0.6, (0.3501, 0.3502), ""),
-        (0.4, (0.3, 0.35), ""),
-        (0.6, (None, 0.35), ""),
-        (0.6, (0.3, None), ""),
-    ],
-)
-def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(tmp_path, recall, ndcgs, said):
-    answer = answer_of(tmp_path, [0, 0.3, recall])
-    (arm,) = answer.arms
-    (run,) = arm.runs.values()
-    for row in run.curve:
-        row["test_ndcg_at_50"] = 0.99 if row["test_recall_at_50"] == 0.3 else ndcgs[0]
-    _, found = said_of(answer, [RIDGE | {"test_ndcg_at_50": ndcgs[1]}])
-    assert found.endswith(said)
-    assert ("NDCG" in found) == bool(said)
 
 
 def test_without_a_best_arm_the_highest_is_named(tmp_path):
@@ -199,10 +175,6 @@ def test_test_links_choose_neither_floor_nor_arm(tmp_path):
     assert said == (
         "Without training: ridge 0.500 (19 s), profile 0.600 (3.5 s). The recommended arm is below"
         f" ridge (-0.050 {OF_BOTH}) and profile (-0.150 {OF_BOTH})."
-    )
-    _, said = said_of(answer, [profile, ridge | {"test_recall_at_50": 0.48}])
-    assert said.endswith(
-        f" cnn sg ns, 0.510 ± 0.005, is above ridge (+0.030 {OF_BOTH}, after 20 s)."
     )
 
 

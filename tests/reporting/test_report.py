@@ -288,7 +288,7 @@ def test_details_are_folded_until_they_are_wanted(tmp_path):
         write_run(tmp_path, "strat-ns", [9, 4, 2], 20 * s * s, [0, 0.2, 0.3], stratum_size=s)
     write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3])
     brief, full = (invoke("report", tmp_path, *more).stdout for more in ([], ["--full", "--paper"]))
-    titles = ["All arms", "What the ratios"]
+    titles = ["All arms", "Quality on"]
     assert brief.startswith("What ranks best soonest")
     assert not any(title in brief for title in titles)
     assert all(title in full for title in titles)

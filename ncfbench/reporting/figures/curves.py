@@ -13,9 +13,7 @@ from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
-    Level,
     add_legend_below,
-    draw_levels,
     entitle,
     finish,
     label_few,
@@ -61,12 +59,13 @@ def draw_answer(answer: Answer) -> Drawing | None:
         measures = {"probe_loss": label, TEST_RECALL: "test recall@50"}
     figure = new_figure(9.5, 4.0)
     axes = figure.subplots(1, len(measures), squeeze=False)[0]
-    main = styles_of(arm.name for arm in answer.main[:MOST_NAMED])
+    levels = _levels(answer)
+    styles = styles_of([*(arm.name for arm in answer.main[:MOST_NAMED]), *levels])
     what = "features and training" if answer.feature_seconds else "training time"
     times = f"{what}, s (full account, log scale)"
     for axis, (measure, y_label) in zip(axes, measures.items(), strict=True):
         for arm in reversed(answer.arms):
-            _plot_arm(axis, arm, measure, main.get(arm.name), is_best=arm is answer.best)
+            _plot_arm(axis, arm, measure, styles.get(arm.name), is_best=arm is answer.best)
         axis.set(xlabel=times, ylabel=y_label)
         axis.set_xscale("log")
         runs = [run for arm in answer.arms for run in arm.runs.values()]
@@ -74,28 +73,26 @@ def draw_answer(answer: Answer) -> Drawing | None:
             axis.set_yscale("log")
             label_few(axis.yaxis)
         elif measure == TEST_RECALL:
-            draw_levels(axis, _levels(answer))
+            for name, (recall, line) in levels.items():
+                axis.axhline(recall, label=name, color=styles[name]["color"], linestyle=line)
         if measure == f"{answer.split}_{answer.metric.replace('@', '_at_')}" and answer.target:
             axis.axhline(-answer.target, color=GREY, linewidth=0.8, linestyle="--")
         label_few(axis.xaxis)
         finish(axis)
-    handles, names = axes[0].get_legend_handles_labels()
-    add_legend_below(figure, handles[::-1], names[::-1])
+    shown: dict[str, Any] = {}
+    for axis in axes:
+        handles, names = axis.get_legend_handles_labels()
+        shown |= zip(names, handles, strict=True)
+    present = [name for name in styles if name in shown]
+    add_legend_below(figure, [shown[name] for name in present], present)
     return entitle(figure, answer.title, answer.data_label)
 
 
-def _levels(answer: Answer) -> list[Level]:
-    """Return the levels of the floors, and of the blend once both its parts are there."""
-    found = [
-        Level(floor.label(), floor.value("test") or 0.0, floor.seconds) for floor in answer.floors
-    ]
-    best = answer.best
-    if best is not None and best.has_run:
-        took = best.feature_seconds + best.curve.clock
-        for blend in answer.blends:
-            recall = blend.reported.recall
-            found.append(Level(f"both {recall:.3f}", recall, blend.floor.seconds + took, "--"))
-    return found
+def _levels(answer: Answer) -> dict[str, tuple[float, str]]:
+    """Return the test recalls of the floors and of the blend by label, with their lines."""
+    levels = {floor.label(): (floor.value("test") or 0.0, ":") for floor in answer.floors}
+    recalls = [blend.reported.recall for blend in answer.blends]
+    return levels | {f"both {recall:.3f}": (recall, "--") for recall in recalls}
 
 
 def draw_targets(runs: Sequence[Run]) -> Drawing | None:
@@ -105,8 +102,10 @@ def draw_targets(runs: Sequence[Run]) -> Drawing | None:
     at its first evaluation, a thin line is a bound of the ratio.
 
     Returns:
-        None where no level has a ratio.
+        None where no level has a ratio, or devices were simulated: their times are of no use.
     """
+    if any(run.is_simulated for run in runs):
+        return None
     found = {measure: sensitivity(runs, measure) for measure in TARGET_MEASURES}
     config, variants = runs[0].config, by_variant(runs)
     if not any(target.speedup.total for own in found.values() for target in own):
@@ -135,11 +134,9 @@ def draw_targets(runs: Sequence[Run]) -> Drawing | None:
         finish(axis)
     axes[0].set(ylabel=f"times sooner than {baseline}")
     axes[0].legend(frameon=False, loc="best")
-    is_simulated = any(run.is_simulated for run in runs)
-    simulated = ". Devices are SIMULATED: times are of no use" if is_simulated else ""
     what = ", ".join([config.dataset, find_encoder(config.encoder).title, loss])
     title = f"How much sooner than {baseline}, at every target: {what}"
-    note = f"{labels.label(runs)}{simulated}. {TARGETS_NOTE}"
+    note = f"{labels.label(runs)}. {TARGETS_NOTE}"
     return entitle(figure, title, runs[0].data_label, note)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.errors import UsageError, install_command
-from ncfbench.reporting.frames import grouped
 from ncfbench.runs.arms import Variant
 from ncfbench.storage.tables import atomic_path, storage_errors
 
@@ -40,10 +39,6 @@ STYLES = styles_of(SAMPLERS)
 PLUGIN_STYLE: Style = {"color": "#56b4e9", "linestyle": "-.", "marker": "X"}
 GREY = "#7a7a7a"
 LEVEL_COLOR = "#404040"
-FURTHEST = 10.0
-"""Times that the axis begins before the first curve, at most, to show a floor's seconds."""
-LABELS = 14
-"""Labels that find room beside an axis."""
 UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 """Metadata that makes Matplotlib leave the date out, by the kind of a file."""
 LETTERS = 10
@@ -134,42 +129,6 @@ def label_few(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-class Level(NamedTuple):
-    """A recall that is reached at once, after some seconds, and the style of its line."""
-
-    label: str
-    recall: float
-    seconds: float
-    line: str = ":"
-
-
-def draw_levels(axis: Any, levels: Sequence[Level]) -> None:
-    """Draw levels as lines, with their labels to the right of the axes.
-
-    A line begins at its seconds, at most a factor of :data:`FURTHEST` before the curves. Labels of
-    levels that are close to each other stand below one another.
-
-    Args:
-        axis: with its curves against seconds; its x-axis has the scale that it will have.
-    """
-    if not levels:
-        return
-    left, right = axis.get_xlim()
-    taken = [level.seconds for level in levels]
-    left, right = max(min(left, *taken), left / FURTHEST), max(right, 2 * max(taken))
-    for level in levels:
-        style = {"color": LEVEL_COLOR, "linestyle": level.line, "linewidth": 1.2}
-        axis.plot([max(level.seconds, left), right], [level.recall] * 2, **style)
-    axis.set_xlim(left, right)
-    bottom, top = axis.get_ylim()
-    gap = (top - bottom) / LABELS
-    y = top + gap
-    for level in sorted(levels, key=lambda level: -level.recall):
-        y = min(level.recall, y - gap)
-        place = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": "small"}
-        axis.annotate(level.label, (1.01, y), color=LEVEL_COLOR, annotation_clip=False, **place)
-
-
 def thin(points: Sequence[T]) -> list[T]:
     """Return at most :data:`MOST_POINTS` of a curve's points, evenly spread, with the first and
     the last.
@@ -201,12 +160,9 @@ def line_style(variant: Variant) -> Style:
 
 
 def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:
-    """Return each sampler with the paper's settings, or all its variants where it lacks that."""
-    by_sampler = grouped(arms, lambda arm: (arm.sampler, arm.strata, arm.uniform_items))
-    found = []
-    for key in sorted(by_sampler, key=lambda key: [*STYLES, key[0]].index(key[0])):
-        own = by_sampler[key]
-        sizes = [replace(arm, strata=None, uniform_items=None).note(encoder) for arm in own]
-        papers = [arm for arm, note in zip(own, sizes, strict=True) if not note]
-        found += papers or own
-    return found
+    """Return the arms with the paper's settings, in the order of :data:`STYLES`; all where no
+    baseline has them.
+    """
+    order = [*STYLES]
+    arms = sorted(arms, key=lambda arm: [*order, arm.sampler].index(arm.sampler))
+    return [arm for arm in arms if not arm.note(encoder)] or arms

@@ -22,7 +22,6 @@ from ncfbench.reporting.quality import (
     EPOCH_NOTE,
     ERROR,
     KNOWN_ITEMS,
-    NDCG,
     NEW_ITEMS,
     RECALL,
     TEST_RECALL,
@@ -242,13 +241,12 @@ def facts(answer: Answer) -> dict[str, Any]:
 def floor_rows(answer: Answer) -> list[dict[str, Any]]:
     """Return the floors as plain objects, each with how the arm beside them stands to it."""
     split, arm = answer.judged_by, answer.beside_floors
-    own, rows = arm and arm.quality(split), []
+    rows = []
     for floor in answer.floors:
         beside = standing(arm, floor, split) if arm else Standing("unknown")
         stands = {
             "best_arm": beside.word if arm else None,
             "passed_after_seconds": beside.seconds,
-            "best_arm_ndcg_at_50": own.values[NDCG] if own else None,
         }
         rows.append(values_of(answer, floor) | stands | beside.difference)
     return rows

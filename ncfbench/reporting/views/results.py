@@ -1,4 +1,4 @@
-"""Tables of the compared runs: speedups, what they are made of, and recall."""
+"""Tables of the compared runs: speedups and recall."""
 
 from __future__ import annotations
 
@@ -96,17 +96,6 @@ def speedup_tables(
         name = slug(name, data, loss, settings)
         notes += time_notes(rows)
         tables.append(arms_table(title, cols, rows, notes, name=name, lead=lead))
-    return tables
-
-
-def parts_tables(comparisons: Sequence[Comparison]) -> list[Table]:
-    """Return what the ratios of each speedup table are made of."""
-    tables = []
-    for (data, loss, settings), own in by_table(comparisons).items():
-        what = f"What the ratios are made of{_with_times(own)}, {find_loss(loss).title} loss"
-        title = f"{what}: {subject_of(data, own)} (full account; step beside it)"
-        rows = sorted((row for each in own for row in each.speedups), key=order)
-        tables.append(arms_table(title, PARTS, rows, (), name=slug("parts", data, loss, settings)))
     return tables
 
 
@@ -255,20 +244,3 @@ def _of_loss(loss: str, render: Callable[[Row], Cell], arm: Row) -> Cell:
     strata = "user" if "by user" in arm["variant"] else "item"
     info = find_sampler(arm["sampler"]).with_strata(strata)
     return Cell("no run", "muted") if serves(info, find_loss(loss)) else INVALID
-
-
-def _full_over_step(row: Row) -> float | None:
-    full, step = row["full_iteration_seconds"], row["step_iteration_seconds"]
-    return full / step if full and step else None
-
-
-PARTS = (
-    Col("items", "item_slots", ",.0f"),
-    Col("full ms", "full_iteration_seconds", ",.2f", scale=1e3),
-    Col("step ms", "step_iteration_seconds", ",.2f", scale=1e3),
-    Col("full/step", _full_over_step, ".2f"),
-    Col("step x", "step_per_iteration_speedup", ".2f"),
-    Col("it. to ref.", "iterations_to_reference", ",.0f"),
-    Col("s to ref.", "seconds_to_reference", ",.1f"),
-)
-"""Columns of what the ratios are made of."""

@@ -13,9 +13,9 @@ from ncfbench.errors import either
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.blends import BlendResult
-from ncfbench.reporting.floors import FloorResult, Standing, best_of, compare, standing
+from ncfbench.reporting.floors import FloorResult, Standing, compare, standing
 from ncfbench.reporting.formats import three_digits
-from ncfbench.reporting.quality import NDCG, RECALL, Quality
+from ncfbench.reporting.quality import RECALL, Quality
 from ncfbench.runs.labels import flags
 from ncfbench.statistics.ranking import SHARE
 
@@ -59,7 +59,7 @@ def worth_sentence(answer: Answer) -> str:
     more recall of validation links, are above the best floor; nothing without floors or an arm.
     """
     split, arm = answer.judged_by, answer.beside_floors
-    if arm is None or not answer.floors or arm.is_simulated:
+    if arm is None or not answer.floors:
         return ""
     whole, floor = arm.reported, answer.floors[0]
     known: list[tuple[float, str, Quality | None]] = [
@@ -82,29 +82,21 @@ def tied_sentence(ties: Sequence[Arm]) -> str:
 
 
 def floors_sentence(answer: Answer) -> str:
-    """Return what the floors reach, and how the arm beside them stands to each; where it does not
-    pass the best one, how the arm of the largest validation recall does. Nothing without floors, or
-    where times are simulated.
+    """Return what the floors reach, and how the arm beside them stands to each; nothing without
+    floors.
     """
     split, own = answer.judged_by, answer.beside_floors
     floors = [floor for floor in answer.floors if floor.quality(split)]
-    if not floors or any(arm.is_simulated for arm in answer.arms):
+    if not floors:
         return ""
     said, recall = [_without(floors, split)], None if own is None else own.quality(split)
     if own is None or recall is None:
         return f"{said[0]} No arm has a recall to compare."
-    name, first = "the recommended arm" if own is answer.best else own.name, floors[0]
-    whose = name.replace("the ", "The ") + (f", {recall.text()}," if split != "test" else "")
+    name = "The recommended arm" if own is answer.best else own.name
+    whose = name + (f", {recall.text()}," if split != "test" else "")
     parts = {floor.row["floor"]: standing(own, floor, split) for floor in floors}
     said.append(_stands(f"{whose} is", parts))
-    top = best_of(answer.arms, split)
-    highest = None if top is None or top is own else top.quality(split)
-    if top and highest and parts[first.row["floor"]].word != "passes":
-        other = standing(top, first, split)
-        passed = _stands(f"{top.name}, {highest.text()}, is", {first.row["floor"]: other})
-        said += [passed] if other.word == "passes" else []
-    said += [both_sentence(blend, recall) for blend in answer.blends]
-    return " ".join([*said, *_by_ndcg(recall, name, first)])
+    return " ".join([*said, *(both_sentence(blend, recall) for blend in answer.blends)])
 
 
 def both_sentence(both: BlendResult, own: Quality) -> str:
@@ -160,19 +152,6 @@ def _without(floors: Sequence[FloorResult], split: Split = "test") -> str:
     by_chance = "" if chance is None or split == "test" else f" (chance: {chance:.3f})"
     links = "" if split == "test" else f" on {split} links{by_chance}"
     return f"Without training{links}: {', '.join(floor.label(split) for floor in floors)}."
-
-
-def _by_ndcg(own: Quality, name: str, floor: FloorResult) -> list[str]:
-    """Return who is ahead by NDCG@50, in the digits shown, where by recall@50 it is the other."""
-    pairs = [(own.values.get(name), floor.value(own.split, name)) for name in (NDCG, RECALL)]
-    if any(None in pair for pair in pairs):
-        return []
-    apart = [(ours or 0.0) - (theirs or 0.0) for ours, theirs in pairs]
-    texts = [f"{value:.3f}" for value in pairs[0]]
-    if texts[0] == texts[1] or (apart[0] > 0) == (apart[1] > 0):
-        return []
-    word = "above" if apart[0] > 0 else "below"
-    return [f"By NDCG@50 {name} is {word} {floor.row['floor']}: {texts[0]} to {texts[1]}."]
 
 
 def _reach(answer: Answer, best: Arm) -> str:
