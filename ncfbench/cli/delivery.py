@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from ncfbench.reporting.table import Table
 
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
-SUFFIXES = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
-"""Formats of which a folder can hold a file for each table."""
 
 
 def draw_into(results: Results, folder: Path) -> list[Path]:
@@ -47,7 +44,7 @@ def deliver(
     drawn: Sequence[Path],
     **shown: bool,
 ) -> list[Path]:
-    """Print the report, or write it to a file or into a folder; return the paths written.
+    """Print the report, or write it to a file; return the paths written.
 
     Args:
         kind: the format.
@@ -56,7 +53,7 @@ def deliver(
         shown: sections that are folded unless they are asked for, ``detail`` and ``paper``.
 
     Raises:
-        UsageError: a table that there is not, or a folder for a format of one file.
+        UsageError: a table that there is not, or a folder in place of a file.
         DataError: a file cannot be written.
     """
     from ncfbench.reporting.selection import choose
@@ -82,17 +79,12 @@ def deliver(
     if output is None:
         typer.echo(text, nl=False)
         return []
-    texts = {output: text}
-    if _is_folder(output, kind):
-        texts = {
-            output / f"{name}{SUFFIXES[kind]}": _rendered(results, {name: part}, kind)
-            for name, part in parts.items()
-        }
-    for path, text in texts.items():
-        with tables.storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        tables.write_text(path, text)
-    return list(texts)
+    if output.is_dir():
+        raise UsageError(f"The report is one file, and {output} is a folder: name a file.")
+    with tables.storage_errors(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+    tables.write_text(output, text)
+    return [output]
 
 
 def _rendered(results: Results, parts: Mapping[str, Any], kind: str) -> str:
@@ -125,17 +117,3 @@ def _print_tables(
         print_sentences(f"Further tables: {', '.join(folded)}.", "")
     for name in results.unfitted:
         print_views(floor_command(name, results.locations.get("--data-dir")), "")
-
-
-def _is_folder(path: Path, kind: str) -> bool:
-    """Return whether a path is a folder for a file of each table: it is one, or has no suffix and
-    is not there.
-
-    Raises:
-        UsageError: the format is written as one file.
-    """
-    if kind in SUFFIXES:
-        return path.is_dir() or not (path.suffix or os.path.lexists(path))
-    if path.is_dir():
-        raise UsageError(f"--format {kind} is one file, and {path} is a folder: name a file.")
-    return False

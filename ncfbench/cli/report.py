@@ -71,8 +71,7 @@ def report(
         OUTPUT(
             "--output",
             "-o",
-            help="Write to this file; a folder gets a file for each table (markdown, latex, csv:"
-            " numbers). By default html goes to report.html in the runs folder.",
+            help="Write to this file; by default html goes to report.html in the runs folder.",
         ),
     ] = None,
     verify: Annotated[

@@ -93,7 +93,7 @@ def sweep(
 def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
     import jax
 
-    from ncfbench.reporting.views.layout import SIMULATED_NOTE
+    from ncfbench.reporting.views.results import SIMULATED_NOTE
     from ncfbench.sweeps.table import cell_rows, cells_table
 
     rows, runs_dir = cell_rows(done.cells), done.locations.runs_dir

@@ -31,7 +31,7 @@ PLACES = {"recommended": 0, "tied": 1, "undecided": 1, "lower": 1, "slower": 2, 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """An arm; iterations and seconds are those to the level that decides.
+    """An arm; seconds are those to the level that decides.
 
     Attributes:
         runs: its rows of the frame ``arms``, by seed.
@@ -39,7 +39,7 @@ class Arm:
         status: recommended, tied, slower, or lower where it is sooner and its best is lower; left,
             diverged, failed or not begun in a race; undecided where no arm is recommended.
         reason: why it left a race.
-        iterations, seconds: None if it never came to the level.
+        seconds: None if it never came to the level.
         seeds: those that decide; the first one where none is named.
         learned_at: training clock at which its first seed was better than chance; None before.
         behind: how many times sooner the recommended one reaches the level; None where one of them
@@ -53,7 +53,6 @@ class Arm:
     measured: Curves
     status: str = "tied"
     reason: str = ""
-    iterations: float | None = None
     seconds: float | None = None
     seeds: Sequence[int] = ()
     learned_at: float | None = None
@@ -71,13 +70,6 @@ class Arm:
         return bool(self.measured.curves)
 
     @property
-    def iteration_seconds(self) -> float | None:
-        """Median seconds of an iteration, on average over seeds; None without times."""
-        runs = self.runs.values()
-        is_timed = runs and all(run.is_timed for run in runs)
-        return mean(run.seconds for run in runs) if is_timed else None
-
-    @property
     def feature_seconds(self) -> float:
         """Seconds that the derived item features took which its runs read, on average."""
         return mean(run.feature_seconds for run in self.runs.values()) if self.runs else 0.0
@@ -86,12 +78,6 @@ class Arm:
     def total_seconds(self) -> float | None:
         """Seconds to the level, those of the item features included."""
         return None if self.seconds is None else self.feature_seconds + self.seconds
-
-    @property
-    def items(self) -> float | None:
-        """Items embedded for a batch."""
-        known = [run.summary["item_slots"] for run in self.runs.values()]
-        return mean(known) if known and None not in known else None
 
     @property
     def spread(self) -> float:
@@ -126,15 +112,12 @@ class Arm:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Its iterations and times in JSON."""
+        """Its times in JSON."""
         return {
             "seeds": len(self.measured.curves),
             "clock_seconds": self.curve.clock if self.has_run else None,
             "learned_seconds": self.learned_at,
             "level": self.level if math.isfinite(self.level) else None,
-            "iterations_to_level": self.iterations,
-            "full_iteration_seconds": self.iteration_seconds if self.has_run else None,
-            "item_slots": self.items if self.has_run else None,
             **interval_columns("times_slower", self.behind),
             "runs": [run.name for run in self.runs.values()],
         }
@@ -179,11 +162,8 @@ class Arm:
         return [(begin + at * length, mean(curve[at] for curve in curves)) for at in common]
 
     def to_level(self, level: float) -> Self:
-        """Return it with its iterations and seconds to a level, if it comes there."""
-        seconds = self.curve.time_to(level) if self.has_run else None
-        if seconds is None:
-            return self
-        return replace(self, iterations=self.curve.iterations_at(seconds), seconds=seconds)
+        """Return it with its seconds to a level, if it comes there."""
+        return replace(self, seconds=self.curve.time_to(level) if self.has_run else None)
 
     @property
     def place(self) -> tuple[int, float, float]:

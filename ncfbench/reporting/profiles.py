@@ -25,7 +25,7 @@ from ncfbench.statistics.speedups import ROUNDS_OF_INTERVALS
 
 Row = Mapping[str, Any]
 PROFILES = ("settings", "data_fingerprint", "encoder", "loss", "batch_size", "environment_key")
-"""Columns of the cost model that tell profiles apart, the environment last."""
+"""Columns of the cost model that tell profiles apart."""
 TOTALS = ("total_speedup", "total_speedup_at_most")
 NAMED = (
     "dataset",
@@ -49,39 +49,30 @@ def by_profile(rows: Iterable[Row]) -> list[dict[str, Row]]:
 
 
 def with_profile_times(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> list[Comparison]:
-    """Return comparisons with the times of each profile that shares their data and settings; of one
-    that was repeated in its environment the last one counts.
-
-    Computations that give the same result may differ; runs with the profile's own are preferred.
+    """Return comparisons with the times of each profile that shares their data and the settings of
+    their objective; of one that was repeated the last one counts. How its result was computed
+    stands beside its rounds.
 
     Args:
         rows: of the cost model.
     """
-    timed, has_several = {}, len({row["environment_key"] for row in rows}) > 1
-    for profile in by_profile(rows):
-        able = [pair for each in comparisons if (pair := _join(each, profile)) is not None]
-        key = next(iter(profile.values()))["environment_key"][:6] if has_several else ""
-        for each, is_same in able:
-            if is_same or not any(same for _, same in able):
-                words = ", ".join(filter(None, (each.timed_by, key and f"environment {key}")))
-                timed[each.runs[0].name, words] = replace(each, timed_by=words)
-    return list(timed.values())
+    pairs = [(_join(each, profile), each) for profile in by_profile(rows) for each in comparisons]
+    return [*{(each.runs[0].name, own.timed_by): own for own, each in pairs if own}.values()]
 
 
-def _join(comparison: Comparison, profile: Mapping[str, Row]) -> tuple[Comparison, bool] | None:
-    """Return a comparison with the times of a profile, and whether its runs computed as the profile
-    did; None where they do not belong together.
-    """
+def _join(comparison: Comparison, profile: Mapping[str, Row]) -> Comparison | None:
+    """Return a comparison with the times of a profile; None where they do not belong together."""
     config, first = comparison.config, comparison.runs[0]
     base, rows = profile.get(first.baseline_sampler), []
     # The profile's ratios are over its own baseline, whatever the runs are measured against.
     if base is None or base["baseline"] != first.baseline_sampler:
         return None
     unusual, shared = unusual_settings(config), shared_settings(config)
-    own = _split(f"{name}={value}" for name, value in unusual.items() if name in shared)
-    theirs = _split((base["unusual_settings"] or "").split(", "))
+    objective, _ = _split(f"{name}={value}" for name, value in unusual.items() if name in shared)
+    profiled_objective, computation = _split((base["unusual_settings"] or "").split(", "))
     alike = all(getattr(config, name) == base[name] for name in ("encoder", "loss", "batch_size"))
-    if not alike or first.data_fingerprint != base["data_fingerprint"] or own[0] != theirs[0]:
+    alike &= first.data_fingerprint == base["data_fingerprint"]
+    if not alike or objective != profiled_objective:
         return None
     variants = {}
     for name, row in profile.items():
@@ -95,17 +86,17 @@ def _join(comparison: Comparison, profile: Mapping[str, Row]) -> tuple[Compariso
         if run.baseline and run.baseline.note(config.encoder) == variants[base["sampler"]]
     }
     for row in comparison.speedups:
-        profiled = profile.get(row["sampler"], {})
+        times = profile.get(row["sampler"], {})
         is_of_arm = row["variant"] == variants.get(row["sampler"]) and divided & {*row["runs"]}
-        if is_of_arm and profiled["measured_full_speedup"] is not None:
-            rows.append(_timed(row, profiled))
+        if is_of_arm and times["measured_full_speedup"] is not None:
+            rows.append(_timed(row, times))
     for tied in _tied_totals(rows, comparison.runs):
         tied["tied"].append("total_speedup")
     totals = [row[name] for row in rows if row["status"] != "baseline" for name in TOTALS]
     if len(rows) < 2 or totals.count(None) == len(totals):
         return None
-    words = ", ".join(filter(None, (f"profile of {base['rounds']} rounds", theirs[1])))
-    return replace(comparison, speedups=rows, timed_by=words), theirs[1] == own[1]
+    words = ", ".join(filter(None, (f"profile of {base['rounds']} rounds", computation)))
+    return replace(comparison, speedups=rows, timed_by=words)
 
 
 def _tied_totals(rows: Sequence[dict[str, Any]], runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -33,10 +33,6 @@ class Curve(speedups.Arm):
         """Seconds at the last evaluation."""
         return self.seconds[-1]
 
-    def iterations_at(self, seconds: float) -> float:
-        """Return the iterations by a time."""
-        return seconds / self.full_iteration_seconds
-
     @property
     def level(self) -> float:
         """The lowest value so far."""

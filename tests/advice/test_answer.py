@@ -167,7 +167,6 @@ def _with_numbers(whole, seed, beginnings):
             runs={seed: run_otherwise(run) for seed, run in arm.runs.items()},
             status="tied" if arm.status in STAYED else arm.status,
             seeds=(),
-            iterations=None,
             seconds=None,
         )
         for arm in whole.arms

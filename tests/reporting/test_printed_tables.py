@@ -9,11 +9,12 @@ from rich.console import Console
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.reporting.rows import compare
-from ncfbench.reporting.views.layout import mark_of, time_notes
 from ncfbench.reporting.views.paper import beside_tables
 from ncfbench.reporting.views.results import (
+    mark_of,
     recall_tables,
     speedup_tables,
+    time_notes,
 )
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.labels import seeds_label

@@ -13,8 +13,7 @@ from ncfbench.reporting.frames import by_variant
 from ncfbench.reporting.rows import Comparison
 from ncfbench.reporting.table import Col, Style, Table
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
-from ncfbench.reporting.views.layout import Row
-from ncfbench.reporting.views.results import recall_tables, speedup_tables
+from ncfbench.reporting.views.results import Row, recall_tables, speedup_tables
 
 BRACKETS_NOTE = (
     "In brackets the printed value. Text, data, settings and hardware may not be the paper's."
