@@ -153,10 +153,7 @@ def read(folder: Path) -> RunRecord:
     Raises:
         DataError: a file is missing or damaged; the message names it.
     """
-    try:
-        config, fingerprint = read_config(folder / "config.json")
-    except UsageError as error:
-        raise DataError(f"{folder / 'config.json'} cannot be used: {error}") from error
+    config, document = _read_config(folder / "config.json")
     summary = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
     if len(summary) != 1:
         raise DataError(f"{folder / 'summary.parquet'} has {len(summary)} rows instead of 1.")
@@ -177,13 +174,13 @@ def read(folder: Path) -> RunRecord:
     return RunRecord(
         folder=folder,
         config=config,
-        data_fingerprint=fingerprint,
+        data_fingerprint=str(document["data_fingerprint"]),
         environment=environment,
         curve=curve,
         timing=tables.read_rows(folder / "timing.parquet", schemas.TIMING),
         ledger=tables.read_rows(folder / "ledger.parquet", schemas.LEDGER),
         summary=summary[0] | reported_columns(curve, config.patience),
-        feature_seconds=_feature_seconds(folder / "config.json"),
+        feature_seconds=float(document.get("feature_seconds", 0.0)),
     )
 
 
@@ -230,23 +227,19 @@ def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
     return records, problems
 
 
-def read_config(path: Path) -> tuple[RunConfig, str]:
-    """Return the settings and the data's fingerprint of a ``config.json``.
-
-    Raises:
-        DataError: it is missing or damaged.
-        UsageError: the settings are not possible in this program.
+def _read_config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
+    """Return the settings of a ``config.json``, and the whole document; a DataError where it is
+    missing or damaged, or its settings are not possible in this program.
     """
     document = tables.read_json(path)
-    if not isinstance(document, dict) or not isinstance(document.get("config"), dict):
-        raise DataError(f"{path} is damaged: it holds no settings.")
-    if "data_fingerprint" not in document:
-        raise DataError(f"{path} is damaged: it names no data.")
-    return complete(document["config"]), str(document["data_fingerprint"])
-
-
-def _feature_seconds(path: Path) -> float:
-    seconds = tables.read_json(path).get("feature_seconds", 0.0)
+    kinds = {"config": dict, "data_fingerprint": str}
+    for name, kind in kinds.items():
+        if not isinstance(document, dict) or not isinstance(document.get(name), kind):
+            raise DataError(f"{path} is damaged: it has no {name}.")
+    seconds = document.get("feature_seconds", 0.0)
     if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         raise DataError(f"{path} is damaged: feature_seconds is {seconds!r}.")
-    return float(seconds)
+    try:
+        return complete(document["config"]), document
+    except UsageError as error:
+        raise DataError(f"{path} cannot be used: {error}") from error
