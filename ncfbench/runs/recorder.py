@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -20,9 +19,6 @@ from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.timing.clock import Sample
 from ncfbench.timing.ledger import Ledger
-
-TABLES_SECONDS = 1.0
-"""Between writes of the tables: with each probe they would take longer than a small run."""
 
 
 class Recorder:
@@ -47,7 +43,6 @@ class Recorder:
         self.folder, self.config, self.data_fingerprint = folder, config, data_fingerprint
         self.schedule, self.ledger, self.progress = schedule, ledger, progress
         self._environment: Mapping[str, Any] = {"key": ""}
-        self._written_environment: Mapping[str, Any] = {}
         self._timed_key = ""
         """Key of the environment whose times count: the session's from its first iterations on."""
         self._recall_reason: str | None = None
@@ -58,7 +53,6 @@ class Recorder:
         self._earlier_ledger: list[dict[str, Any]] = []
         self._sampler_seconds = {"sampling": 0.0, "transfer": 0.0}
         """Seconds of the sampling thread, which works beside the main one."""
-        self._due = time.perf_counter()
 
     @property
     def train_seconds(self) -> float:
@@ -111,14 +105,11 @@ class Recorder:
             self.progress.say("No checkpoint to go on from: starting this run again.")
 
     def write_environment(self) -> None:
-        """Write the session's environment to ``environment.json``, if it has changed and the run's
-        times are not still those of an earlier one.
+        """Write the session's environment to ``environment.json``, unless the run's times are still
+        those of an earlier one.
         """
-        is_written = self._environment == self._written_environment
-        if self.folder is None or is_written or self._timed_key != self._environment["key"]:
-            return
-        tables.write_json(self.folder / "environment.json", dict(self._environment))
-        self._written_environment = dict(self._environment)
+        if self.folder is not None and self._timed_key == self._environment["key"]:
+            tables.write_json(self.folder / "environment.json", dict(self._environment))
 
     def take(self, samples: Iterable[Sample], *, resumed: bool = False) -> None:
         """Take raw samples.
@@ -151,24 +142,21 @@ class Recorder:
             return
         whole = {**row, "train_seconds": self.train_seconds}
         self._curve.append(whole)
-        self.add_evaluations(row["iteration"], evaluated or {})
+        self.add_evaluations(evaluated or {})
         self.progress.record(whole)
-        if time.perf_counter() >= self._due:
-            self._write_tables("running", row["iteration"])
 
-    def add_evaluations(self, iteration: int, evaluated: Mapping[str, Evaluation]) -> None:
-        """Add evaluations to the last row of the curve, if it is of this iteration."""
-        if not self._curve or self._curve[-1]["iteration"] != iteration:
-            return
-        for split, evaluation in evaluated.items():
-            figures = evaluation.figures.items()
-            self._curve[-1] |= {f"{split}_{name}": value for name, value in figures}
-            self._evaluations[iteration, split] = evaluation
-            self._has_unwritten_evaluations = True
+    def add_evaluations(self, evaluated: Mapping[str, Evaluation]) -> None:
+        """Add evaluations by split to the last row of the curve."""
+        for row in self._curve[-1:]:
+            for split, evaluation in evaluated.items():
+                figures = evaluation.figures.items()
+                row |= {f"{split}_{name}": value for name, value in figures}
+                self._evaluations[row["iteration"], split] = evaluation
+                self._has_unwritten_evaluations = True
 
     def write(self, status: str, iteration: int, message: str = "") -> None:
-        """Write all tables, as a checkpoint needs them: the evaluations, which are large, are
-        written here alone.
+        """Write all tables, as a checkpoint needs them, the summary last: it names rows that are
+        there.
 
         Args:
             status: of the run, as in ``summary.parquet``.
@@ -177,18 +165,13 @@ class Recorder:
         Raises:
             DataError: they cannot be written.
         """
-        if self.folder is not None and self._has_unwritten_evaluations:
-            with self.ledger.line("tables"):
-                evaluations.write(self.folder, self._evaluations)
-            self._has_unwritten_evaluations = False
-        self._write_tables(status, iteration, message)
-
-    def _write_tables(self, status: str, iteration: int, message: str = "") -> None:
-        """Write the tables, the summary last: it names rows that are there."""
         if self.folder is None:
             return
         with self.ledger.line("tables"):
             self.write_environment()
+            if self._has_unwritten_evaluations:
+                evaluations.write(self.folder, self._evaluations)
+                self._has_unwritten_evaluations = False
             tables.write_rows(self.folder / "curve.parquet", self._curve, schemas.CURVE)
             tables.write_rows(self.folder / "timing.parquet", self._timing, schemas.TIMING)
             ledger = self._ledger_rows()  # late, so that it has the time of the tables before it
@@ -196,7 +179,6 @@ class Recorder:
             summary = self._summary(status, iteration, ledger) | {"message": message}
             summary["run"] = self.folder.name
             tables.write_rows(self.folder / "summary.parquet", [summary], schemas.SUMMARY)
-            self._due = time.perf_counter() + TABLES_SECONDS
 
     def _continue_from(self, folder: Path, iteration: int) -> None:
         """Take over the records of earlier sessions up to an iteration.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import Mesh
 
 from ncfbench.catalog import BUILT_IN, ENCODERS, find_encoder
 from ncfbench.config import RunConfig
@@ -42,22 +42,10 @@ them with others, so that as arguments they would change the last bits of every 
 
 @dataclass(frozen=True)
 class Structure:
-    """All that programs depend on beside the shapes of their arguments."""
+    """All that a trainer's program depends on beside the shapes of its arguments."""
 
-    settings: str
-    towers: nnx.GraphDef[Towers]
-    tables: frozenset[tuple[tuple[str, ...], str]]
-    mesh: Mesh
+    parts: tuple[Hashable, ...]
     trainer: Trainer = field(compare=False)
-
-    @classmethod
-    def of(cls, trainer: Trainer) -> Structure:
-        """Return the structure of a trainer."""
-        values = trainer.config.to_dict()
-        values |= {name: values[name] != 0 for name in NUMBERS if name in values}
-        tables = frozenset(trainer.optimizer.tables.items())
-        settings = json.dumps(values, sort_keys=True)
-        return cls(settings, trainer.towers, tables, trainer.layout.mesh, trainer)
 
 
 def batch_loss(
@@ -150,9 +138,12 @@ class Trainer:
         rests = self.layout.replicate(scalars.rests)
         is_alone = self.layout.size == 1
         self.scalars = jax.device_put(scalars) if is_alone else scalars._replace(rests=rests)
-        chosen = ((kind, getattr(self.config, kind)) for kind in BUILT_IN)
-        self._is_shared = all(name in BUILT_IN[kind] for kind, name in chosen)
-        self._program = program_of(Structure.of(self)) if self._is_shared else Program(self)
+        settings = self.config.to_dict()
+        settings |= {name: settings[name] != 0 for name in NUMBERS if name in settings}
+        tables = frozenset(self.optimizer.tables.items())
+        parts = json.dumps(settings, sort_keys=True), self.towers, tables, self.layout.mesh
+        self._is_shared = all(settings[kind] in BUILT_IN[kind] for kind in BUILT_IN)
+        self._program = program_of(Structure(parts, self)) if self._is_shared else Program(self)
 
     @property
     def traces(self) -> int:
@@ -170,8 +161,8 @@ class Trainer:
         """
         layout = layout or make_layout(config)
         towers, optimizer, state = _initial(config, dataset)
-        trainer = cls(config, towers, optimizer, _shapes(state), layout)
-        return trainer, trainer.from_host(state)
+        trainer = cls(config, towers, optimizer, jax.eval_shape(lambda: state), layout)
+        return trainer, layout.replicate(state)
 
     @classmethod
     def without_state(
@@ -185,23 +176,7 @@ class Trainer:
         """
         if config.encoder not in ENCODERS:
             return cls.create(config, dataset, layout)[0]
-        traced = []
-
-        def initial() -> TrainState:
-            traced.append(_initial(config, dataset))
-            return traced[0][-1]
-
-        shapes: TrainState = jax.eval_shape(initial)
-        towers, optimizer, _ = traced[0]
-        return cls(config, towers, optimizer, shapes, layout or make_layout(config))
-
-    def to_host(self, state: TrainState) -> TrainState:
-        """Return a state as it is saved, with arrays of :attr:`shapes`."""
-        return TrainState(*self.layout.to_host(state))
-
-    def from_host(self, state: TrainState) -> TrainState:
-        """Put a state as it is saved onto the devices."""
-        return TrainState(*self.layout.replicate(state))
+        return cls(config, *_traced(config, dataset), layout or make_layout(config))
 
     def embedder(self, content: DeviceContent) -> Embedder:
         """Return an embedder of the towers."""
@@ -317,15 +292,12 @@ def free_bytes() -> int:
 
 def state_shapes(config: RunConfig, dataset: Dataset) -> TrainState:
     """Return the shapes of a run's state, which is not made, but where a plug-in needs numbers."""
-
-    def initial() -> TrainState:
-        return _initial(config, dataset)[-1]
-
     try:
-        shapes: TrainState = jax.eval_shape(initial)
+        return _traced(config, dataset)[-1]
     except jax.errors.JAXTypeError:
-        shapes = _shapes(initial())
-    return shapes
+        state = _initial(config, dataset)[-1]
+        shapes: TrainState = jax.eval_shape(lambda: state)
+        return shapes
 
 
 def _initial(
@@ -339,8 +311,15 @@ def _initial(
     return graph, optimizer, state
 
 
-def _shapes(state: TrainState) -> TrainState:
-    shapes: TrainState = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state
-    )
-    return shapes
+def _traced(
+    config: RunConfig, dataset: Dataset
+) -> tuple[nnx.GraphDef[Towers], Optimizer, TrainState]:
+    """Return the same with shapes in place of the state, which is not made."""
+    traced = []
+
+    def initial() -> TrainState:
+        traced.append(_initial(config, dataset))
+        return traced[0][-1]
+
+    shapes: TrainState = jax.eval_shape(initial)
+    return *traced[0][:2], shapes

@@ -208,7 +208,7 @@ class Run:
     def finish(self) -> None:
         """Save a run that is over, and close it."""
         self._save_checkpoint()
-        self._write("finished")
+        self.recorder.write("finished", self.iteration)
         self.is_done = True
         self.close()
 
@@ -216,7 +216,7 @@ class Run:
         """Save the state of a run that is to continue later."""
         with self.ledger.turn():
             self._save_checkpoint()
-            self._write("interrupted")
+            self.recorder.write("interrupted", self.iteration)
             self.is_saved = True
 
     def catch_up_until(self, epoch: float) -> None:
@@ -355,8 +355,7 @@ class Run:
             if self.iteration and not self._is_recorded:
                 self.record()
             if self.iteration and not self.recorder.is_evaluated:
-                evaluated = self._evaluated(self._parameters())
-                self.recorder.add_evaluations(self.iteration, evaluated)
+                self.recorder.add_evaluations(self._evaluated(self._parameters()))
                 self._keep_best()
 
     def forecast_evaluation(self) -> float:
@@ -407,7 +406,7 @@ class Run:
             f"{value} is not finite at iteration {iteration}. Use a smaller"
             f" --learning-rate (now {self.plan.config.learning_rate:g})."
         )
-        self._write("diverged", message)
+        self.recorder.write("diverged", self.iteration, message)
         folder = self.recorder.folder
         kept = f" What was recorded before is kept in {folder}." if folder else ""
         raise DivergedError(message + kept)
@@ -438,21 +437,19 @@ class Run:
         self._losses, self._turns = extra.get("pending_losses", []), extra.get("interleaved", [])
         with self.ledger.line("collective"):
             slots = int(self._group.from_first(np.int32(extra.get("item_slots", 0))))
-            state = self._trainer.from_host(self._group.from_first(state))
+            state = self._trainer.layout.replicate(self._group.from_first(state))
         return state, slots
 
     def _save_checkpoint(self) -> None:
-        self._write("running")  # the tables must have every sample before a checkpoint
+        # The tables must have every sample before a checkpoint.
+        self.recorder.write("running", self.iteration)
         with self._timed("checkpoint"):
             extra = {
                 "item_slots": self._loop.item_slots,
                 "pending_losses": self._losses,
                 "interleaved": self._environment["interleaved"],
             }
-            state = self._trainer.to_host(self._loop.state)
+            state = self._trainer.layout.to_host(self._loop.state)
             if self._checkpoints:
                 self._checkpoints.save(state, extra, self._best)
         self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
-
-    def _write(self, status: str, message: str = "") -> None:
-        self.recorder.write(status, self.iteration, message)

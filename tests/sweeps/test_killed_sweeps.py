@@ -11,14 +11,13 @@ from swept import ARMS, SMALL, assert_same, records
 
 SCRIPT = f"""{KILLED}
 from pathlib import Path
-from ncfbench.runs import recorder
 from ncfbench.sweeps.grid import Cell
 from ncfbench.sweeps.sweep import exit_code, train_cells
 from ncfbench.training import train
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import load
 from ncfbench.sweeps.progress import SweepProgress
-train.CHECKPOINT_SECONDS = recorder.TABLES_SECONDS = 0.0
+train.CHECKPOINT_SECONDS = 0.0
 data_dir, runs_dir = map(Path, sys.argv[1:3])
 settings = {SMALL | {"epochs": 12}!r}
 cells = [Cell(complete(settings | {{"sampler": sampler}})) for sampler in {ARMS!r}]

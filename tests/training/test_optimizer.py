@@ -197,7 +197,7 @@ def trained(dataset, count, **more):
         trial.sampler.batches(0, plan_capacity(dataset.graph, trial.config)), count
     ):
         state, _ = trainer.step(state, layout.put(batch), content)
-    return trainer, trainer.to_host(trainer.settle(state))
+    return trainer, trainer.layout.to_host(trainer.settle(state))
 
 
 @pytest.mark.long_cases(r"(?!bow-True|mf-history-True)")
