@@ -37,7 +37,7 @@ from ncfbench.training import vectors
 from ncfbench.training.blended import blend_run
 from ncfbench.training.state import Parameters
 from ncfbench.training.trained import describe_parameters, open_data, read_trained
-from ncfbench.training.vectors import BLOCK_ROWS, Vectors, best_items, ranked_items
+from ncfbench.training.vectors import Vectors, best_items, ranked_items
 
 META, TOWERS, BEST = "meta.json", "towers.safetensors", "recommendations.parquet"
 FILES = ("users.npy", "users.parquet", "items.npy", "items.parquet", TOWERS, META, BEST)
@@ -46,6 +46,8 @@ CANDIDATES = ("all", "test")
 """Which items are ranked for a user."""
 PARQUET = tables.COMPACT | {"store_schema": True, "use_dictionary": ["split"]}
 """Arrow's schema is kept, which alone says that all vectors have one length."""
+BLOCK_ROWS = 2**15
+"""Rows of a group in a Parquet file of vectors."""
 SPLIT_NAMES = ("training", *SPLITS[1:])
 
 

@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError
 
 from ncfbench.catalog.presets import preset as preset_of
 from ncfbench.config import Folder, Locations, RunConfig, complete, unused_settings
-from ncfbench.data import open_dataset
+from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.distributed import simulate
 from ncfbench.distributed.process_group import ProcessGroup
@@ -118,6 +118,7 @@ def run(
     again: bool = False,
     progress: Progress | None = None,
     in_group: bool = False,
+    all_links: Dataset | None = None,
 ) -> RunRecord | None:
     """Train a run into a folder, and return it as the folder holds it.
 
@@ -129,6 +130,8 @@ def run(
         again: delete what there is of the run, and train it from the start.
         progress: shows the run to its user; by default nothing is shown.
         in_group: train together with the other processes, which call this alike.
+        all_links: the data set with all of its links for training
+            (:meth:`ncfbench.data.store.Dataset.on_all_links`); by default nothing held out trains.
 
     Raises:
         DataError: the data set is not prepared, a folder cannot be written, or records are damaged.
@@ -148,16 +151,17 @@ def run(
                 "JAX is initialised with several processes: use ncfbench run --coordinator."
             )
         progress = progress if group.is_first else Progress()
-        plan = RunPlan.of(config, locations, ledger=ledger, say=progress.say)
+        plan = RunPlan.of(config, locations, dataset=all_links, ledger=ledger, say=progress.say)
         finished = _read_finished(plan) if group.is_first and not again else None
         (is_finished,) = group.any(finished is not None)
         if is_finished:
-            if finished is not None:
+            if finished is not None and all_links is None:
                 progress.say(
                     f"Already finished: {shown(finished.folder)}. To train it again, use --again."
                 )
             return finished
-        _warn_unranked(plan, progress.say)
+        if all_links is None:
+            _warn_unranked(plan, progress.say)
         if group.count == 1:  # else the other processes of the run would count as others
             with ledger.line("initialising"):
                 programs.warn(progress.say)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,25 +21,20 @@ from ncfbench.floors.floor import refit
 from ncfbench.floors.kept import Row, key_of
 from ncfbench.floors.models import Fitted
 from ncfbench.floors.task import HeldOut
-from ncfbench.runs.folder import RunRecord, path_of, read
+from ncfbench.runs.folder import RunRecord, path_of
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank
 from ncfbench.runs.ranks import by_user
 from ncfbench.runs.schedule import Schedule
-from ncfbench.runs.signals import deferred_signals
-from ncfbench.timing.ledger import Ledger
 from ncfbench.training.evaluation import BLOCK_SCORES, scores_of
-from ncfbench.training.plan import RunPlan
+from ncfbench.training.run import run
 from ncfbench.training.state import Parameters
-from ncfbench.training.train import Run, train
 from ncfbench.training.trained import restore_trained
 
 RANKS = (128, 256, 512, 1024)
 """Ranks of a floor's vectors that are tried, the smallest first."""
 LOST_RECALL = 0.003
 """Recall@50 of validation links that the vectors of a floor may lose."""
-BLOCK_ROWS = 2**15
-"""Items that are embedded at a time, and rows of a group in a Parquet file."""
 ALL_LINKS = "on-all-links"
 """Folder within a run of the same run trained on all links."""
 
@@ -70,17 +64,13 @@ def of_run(record: RunRecord, dataset: Dataset, progress: Progress) -> Vectors:
     parameters, is_new = reported.parameters, dataset.graph.item_degrees == 0
     items = np.flatnonzero(~is_new | can_rank(record.config.encoder, dataset)).astype(np.int32)
     progress.start(len(items), 0, "item")
-    embedder.watch = progress.embedded
-    blocks = []
-    for start in range(0, len(items), BLOCK_ROWS):
-        block = items[start : start + BLOCK_ROWS]
-        blocks.append(np.asarray(embedder.candidates(parameters, block, is_new[block])))
-        progress.move(start + len(block), "items")
+    embedder.watch = lambda done, total: progress.move(done, "items")
+    items_VxD = np.asarray(embedder.candidates(parameters, items, is_new[items]))
     progress.end()
     users_UxD = np.asarray(embedder.users(parameters).scored)
     schedule = Schedule.of(record.config, dataset.graph.n_links)
     facts = {"epoch": schedule.epoch_of(reported.iteration), "iteration": reported.iteration}
-    return Vectors(users_UxD, np.concatenate(blocks), items, facts, parameters)
+    return Vectors(users_UxD, items_VxD, items, facts, parameters)
 
 
 def of_floor(row: Row, dataset: Dataset, progress: Progress) -> Vectors:
@@ -148,20 +138,11 @@ def trained_on_all(record: RunRecord, dataset: Dataset, progress: Progress) -> R
     config = replace(record.config.on_one_device(), epochs=epochs)
     there = Locations(record.folder.parent, record.folder / ALL_LINKS)
     folder = path_of(there.runs_dir, config, dataset.fingerprint)
-    if (folder / "summary.parquet").exists() and (folder / "checkpoints").exists():
-        finished = read(folder)
-        if finished.summary["status"] == "finished":
-            return finished
     progress.say(f"Training on all {dataset.graph.n_links:,} links: {epochs} epochs.")
-    plan = RunPlan.of(config, there, dataset=dataset, say=progress.say)
-    stopping = "Stopping after this iteration, then saving; the same command goes on."
-    with (
-        deferred_signals(progress.say, stopping) as interrupted,
-        closing(Run(plan, Ledger(), progress, interrupted)) as run,
-    ):
-        for _ in train(run):
-            pass
-    return read(folder)
+    is_lost = not (folder / "checkpoints").exists()
+    trained = run(config, there, again=is_lost, progress=progress, all_links=dataset)
+    assert trained is not None, "one process trains"
+    return trained
 
 
 def ranked_items(dataset: Dataset, items: Ids, *, of_test: bool) -> tuple[Ids, LeftOut | None]:
