@@ -124,7 +124,12 @@ def run(
         in_group=True,
     )
     if record is not None:
-        floors = _floors_of(record, locations.data_dir)
+        from ncfbench.reporting.beside import read_floors
+
+        folder = locations.data_dir / record.config.dataset
+        floors, problems = read_floors([folder], record.data_fingerprint)
+        for problem in problems:
+            say(problem)
         _print_results(record, floors, data_dir, json_=json_)
 
 
@@ -146,20 +151,20 @@ def _print_results(
     if fall is not None:
         say(f"Warning: {fall}")
     if json_:
-        found = {"folder": str(record.folder), **record.summary}
+        document = {"folder": str(record.folder), **record.summary}
         if "mesh" in record.environment:
-            found["mesh"] = record.environment["mesh"]
+            document["mesh"] = record.environment["mesh"]
         names = ("epoch", "iteration", "validation_recall_at_50", "test_recall_at_50")
         last = evaluations_of(record.curve)[-1:]
-        found["last_epoch"] = {name: last[0][name] for name in names} if last else None
-        found["warnings"] = [fall] if fall else []
-        found["floors"] = [
+        document["last_epoch"] = {name: last[0][name] for name in names} if last else None
+        document["warnings"] = [fall] if fall else []
+        document["floors"] = [
             measured_values(floor) | {"this_run": recall and stands.word} | stands.difference
             for floor in floors
             for stands in [compare(recall, floor.reported)]
         ]
-        found["blend"] = both and measured_values(both)
-        print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
+        document["blend"] = both and measured_values(both)
+        print_json({**document, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
         more = []
         if tables := record.environment.get("updated_by_row"):
@@ -169,13 +174,3 @@ def _print_results(
             more.append(run_sentence(floors, recall, both) if floors else to_fit)
         table = run_table(record.summary, record.curve, record.feature_seconds)
         print_views(table, ledger_table(record.ledger), *more, f"Records: {record.folder}")
-
-
-def _floors_of(record: RunRecord, data_dir: Path) -> list[FloorResult]:
-    from ncfbench.reporting.beside import read_floors
-
-    folder = data_dir / record.config.dataset
-    floors, problems = read_floors([folder], record.data_fingerprint)
-    for problem in problems:
-        say(problem)
-    return floors

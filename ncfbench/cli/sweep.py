@@ -61,11 +61,10 @@ def sweep(
 
     Example: ncfbench sweep smoke
     """
-    from ncfbench.sweeps.grid import read_sweep, with_named_files
+    from ncfbench.sweeps.grid import read_sweep
 
     wanted = read_sweep(source, flags=flags, assignments=set_ or (), seeds=seeds)
     locations = Locations.of(data_dir, runs_dir)
-    wanted = with_named_files(wanted, locations.data_dir, say)
     tell: Callable[[str], None] = (lambda text: None) if quiet else say
     from ncfbench.reporting.render.terminal import make_console
     from ncfbench.sweeps.progress import SweepProgress

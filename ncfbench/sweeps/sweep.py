@@ -60,9 +60,10 @@ class SweepRun:
         """Expand a sweep and open its data; ``tell`` shows what is left out.
 
         Raises:
-            DataError: a data set is not prepared.
+            DataError: a data set is not prepared, or a named file cannot be kept.
             UsageError: no cell can work.
         """
+        sweep = with_named_files(sweep, locations.data_dir, tell)
         datasets: dict[str, Dataset] = {}
 
         def check(config: RunConfig) -> None:
@@ -83,10 +84,6 @@ class SweepRun:
     def exit_code(self) -> int:
         """The exit code of the command."""
         return exit_code(self.chosen)
-
-    def read(self) -> None:
-        """Read how far the cells are."""
-        read_cells(self.cells, self.datasets, self.locations)
 
 
 def exit_code(cells: Iterable[Cell]) -> int:
@@ -123,7 +120,6 @@ def sweep(
     """
     locations = Locations.of(data_dir, runs_dir)
     wanted = read_sweep(str(source), flags=settings, seeds=seeds)
-    wanted = with_named_files(wanted, locations.data_dir, say)
     return run_sweep(wanted, locations, dry_run=dry_run, tell=say)
 
 
@@ -164,7 +160,7 @@ def run_sweep(
         programs.warn(tell)
         train_cells(run.chosen, run.datasets, locations, progress(), is_alone=cell is None)
         programs.warn(tell)
-    run.read()
+    read_cells(run.cells, run.datasets, locations)
     return run
 
 
@@ -219,9 +215,12 @@ def _train_group(
     with Turns(dataset, content, locations, interrupted, fail) as turns:
         for cell in cells:
             turns.open(cell, cell.config, progress.follow(cell))
-        turns.catch_up()
+        furthest = max((run.epochs // 1 for run in turns.runs.values()), default=0)
+        for run in turns.runs.values():
+            run.catch_up_until(furthest)
         # After an interruption, cells that are behind catch up first.
-        while (behind := turns.behind(lambda run: run.epochs // 1)) is not None:
-            if turns.take(behind, train_epoch):
-                behind.status = "done"
-                progress.finish(behind)
+        while turns.runs:
+            last = min(turns.runs, key=lambda cell: turns.runs[cell].epochs // 1)
+            if turns.take(last, train_epoch):
+                last.status = "done"
+                progress.finish(last)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gc
-import math
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, Self, TypeVar
 
@@ -26,15 +25,7 @@ class Turns(Generic[Key]):
     """Trains runs of one data set in turn, each under a key of the caller's. A context manager.
 
     A run that fails leaves, and the others go on. At the end all are closed; where Ctrl-C came
-    between two pieces of work, or a run agreed to it, all are saved first. A race to a clock::
-
-        with Turns(dataset, content, locations, interrupted, failed) as turns:
-            for key, config in arms.items():
-                turns.open(key, config)
-            clock = lambda run: run.recorder.train_seconds
-            while (key := turns.behind(clock, target)) is not None:
-                turns.take(key, train_epoch)
-            turns.save()
+    between two pieces of work, or a run agreed to it, all are saved first.
 
     Args:
         content: the data set's content on the device.
@@ -106,30 +97,6 @@ class Turns(Generic[Key]):
                 )
 
         self._attempt(key, work)
-
-    def catch_up(self) -> None:
-        """Mark times of open runs up to the furthest one's epoch as unused: it waits for them."""
-        furthest = max((run.epochs // 1 for run in self.runs.values()), default=0)
-        for run in self.runs.values():
-            run.catch_up_until(furthest)
-
-    def behind(
-        self,
-        clock: Callable[[Run], float],
-        target: float = math.inf,
-        among: Collection[Key] | None = None,
-    ) -> Key | None:
-        """Return the key of the open run with the smallest clock below a target, the first one of
-        equals, or None.
-
-        Args:
-            among: the keys that count; by default all.
-        """
-        clocks = {
-            key: clock(run) for key, run in self.runs.items() if among is None or key in among
-        }
-        key = min(clocks, key=clocks.__getitem__, default=None)
-        return None if key is None or clocks[key] >= target else key
 
     def take(self, key: Key, work: Callable[[Run], object]) -> bool:
         """Give an open run a turn: a piece of work such as
