@@ -35,8 +35,6 @@ IN_FLIGHT = 4
 """Most iterations dispatched but not done: enough to keep the device busy, and few to wait for
 after Ctrl-C.
 """
-LARGE_STATE = 2**30
-"""Bytes of a state from which on the step is compiled without trying it on a copy."""
 
 
 class InFlight:
@@ -154,12 +152,9 @@ class TimedLoop:
         """Return whether memory can hold the state twice, and a step beside. Simulated devices
         share one memory.
         """
-        leaves, first = jax.tree.leaves(self.state), jax.local_devices()[0]
-        shards = [shard for leaf in leaves for shard in leaf.addressable_shards]
-        if not self.trainer.layout.is_simulated:
-            shards = [shard for shard in shards if shard.device == first]
-        size = sum(int(shard.data.nbytes) for shard in shards)
-        return size + self._step_bytes <= free_bytes()
+        layout, leaves = self.trainer.layout, jax.tree.leaves(self.state)
+        size = sum(leaf.nbytes for leaf in leaves) * (layout.size if layout.is_simulated else 1)
+        return bool(size + self._step_bytes <= free_bytes())
 
     def step_block(self, iterations: int | None = None) -> None:
         """Repeat the last batches on a copy of the state, and record a ``step`` sample.
@@ -220,8 +215,8 @@ class TimedLoop:
         watch.stop()
 
     def _compile(self, batch: Batch) -> None:
-        """Compile for a batch's shape by running on copies of the state, or without running where
-        the state is large; record the time.
+        """Compile for a batch's shape by running on a copy of the state, or without running where
+        memory has no room for one; record the time.
         """
         if self._compiled:
             slots, most = len(batch.items), self.item_slots
@@ -232,22 +227,17 @@ class TimedLoop:
         watch = Stopwatch()
         with self.ledger.line("compile"):
             watch.start()
+            has_room = True
             if self.trainer.layout.size == 1:
                 needed = self.trainer.require_memory(self.state, batch, self.content)
                 self._step_bytes = max(self._step_bytes, needed)
-            self._try(batch)
+                has_room = self.has_room_for_copy()
+            if has_room:  # else the analysis of its memory has compiled it
+                copy = copy_state(self.state)
+                jax.block_until_ready(self.trainer.step(copy, batch, self.content))
             watch.stop()
         self._compiled.add(shape(batch))
         self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))
-
-    def _try(self, batch: Batch) -> None:
-        size = sum(leaf.nbytes for leaf in jax.tree.leaves(self.state))
-        is_large = size >= LARGE_STATE or not self.has_room_for_copy()
-        if self.trainer.layout.size == 1 and is_large:
-            self.trainer.trace(self.state, batch, self.content).lower().compile()
-        else:
-            copy = copy_state(self.state)
-            jax.block_until_ready(self.trainer.step(copy, batch, self.content))
 
 
 @contextmanager

@@ -334,14 +334,11 @@ def tables_by_row(config: RunConfig, shapes: Parameters) -> dict[tuple[str, ...]
     """Return the kinds of the tables that are updated by row, by their names in the parameters: the
     same for all samplers.
     """
-    sizes = {
-        names_of(path): leaf.shape for path, leaf in tree_leaves_with_path(shapes) if leaf.ndim > 1
-    }
-    kinds = {names_of(path): kind_of(config, path) for path, _ in tree_leaves_with_path(shapes)}
+    kinds = ((path, leaf, kind_of(config, path)) for path, leaf in tree_leaves_with_path(shapes))
     return {
-        name: kind
-        for name, kind in kinds.items()
-        if kind is not None and updates_rows(config, *sizes[name])
+        names_of(path): kind
+        for path, leaf, kind in kinds
+        if kind is not None and updates_rows(config, *leaf.shape)
     }
 
 

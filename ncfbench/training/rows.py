@@ -41,11 +41,6 @@ class Named(NamedTuple):
         return part(self.ids, first, size), part(self.touched, first, size)
 
 
-def most_distinct(ids: int) -> int:
-    """Return the room for the distinct ones of some ids: whole blocks where one does not do."""
-    return ids if ids <= BLOCK_ROWS else rounded_up(ids, BLOCK_ROWS)
-
-
 def find_distinct(ids: jax.Array, touched: jax.Array) -> tuple[Named, jax.Array, jax.Array]:
     """Find the distinct ids, without sorting: of the positions that are written to one place, the
     one that stays there represents its id.
@@ -68,7 +63,7 @@ def find_distinct(ids: jax.Array, touched: jax.Array) -> tuple[Named, jax.Array,
     stays = touched.at[at].get(mode="clip")
     is_first = (stays == position) & (at < none)
     number = jnp.cumsum(is_first, dtype=jnp.int32)
-    size = most_distinct(n)
+    size = n if n <= BLOCK_ROWS else rounded_up(n, BLOCK_ROWS)
     slot = jnp.where(is_first, number - 1, size)
     distinct = put(jnp.full(size, none, jnp.int32), slot, at)
     lasts = put(jnp.zeros(size, jnp.int32), slot, last)

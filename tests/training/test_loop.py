@@ -100,7 +100,7 @@ def test_a_large_state_is_not_copied_to_compile(tiny, monkeypatch):
     with loop_for(tiny) as loop:
         expected = loop.full_block(7)
     program_of.cache_clear()
-    monkeypatch.setattr(timed, "LARGE_STATE", 0)
+    monkeypatch.setattr(timed, "free_bytes", lambda: 0)
     monkeypatch.setattr(timed, "copy_state", None)
     with loop_for(tiny) as loop:
         assert loop.full_block(7) == expected
