@@ -43,10 +43,7 @@ def make_layout(config: RunConfig) -> Layout:
             f"--devices {n} cannot be divided among {processes} processes. Use a multiple of"
             f" {processes}."
         )
-    by_process = [
-        [device for device in jax.devices() if device.process_index == index][: n // processes]
-        for index in range(processes)
-    ]
+    by_process = [jax.local_devices(index)[: n // processes] for index in range(processes)]
     fewest = min(map(len, by_process))
     if fewest < n // processes:
         where = f"in each of {processes} processes" if processes > 1 else "here"

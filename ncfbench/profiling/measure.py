@@ -24,7 +24,7 @@ from ncfbench.runs.signals import deferred_signals
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.timing.clock import format_duration
-from ncfbench.training.loop import InFlight, TimedLoop
+from ncfbench.training.loop import TimedLoop
 from ncfbench.training.state import TrainState
 from ncfbench.training.step import Trainer
 
@@ -91,11 +91,10 @@ class Steps:
 
     def call(self, batches: Sequence[Batch]) -> Call:
         """Return the step on batches, which take turns."""
-        in_flight, source = InFlight(self.trainer), cycle(batches)
+        source = cycle(batches)
 
         def call() -> TrainState:
-            self.state, loss = self.trainer.step(self.state, next(source), self.content)
-            in_flight.add(loss)
+            self.state, _ = self.trainer.step(self.state, next(source), self.content)
             return self.state
 
         return call

@@ -22,13 +22,17 @@ from ncfbench.timing.ledger import Ledger
 
 
 class Recorder:
-    """Keeps curve, timing, ledger and summary of a run, and writes them to its folder.
+    """Keeps curve, timing, ledger and summary of a run in a session, and writes them to its folder.
 
     Args:
         ledger: charged with the run's time.
         progress: shows the run to its user.
         folder: the run's folder (:mod:`ncfbench.runs.folder`). Without one nothing is kept: so in
             all processes of a run but the first.
+        environment: the session's; times of another one are kept, but not mixed with these.
+        recall_reason: why the run has no recall on test items.
+        iteration: the checkpoint that the session continues from, to which the records of earlier
+            ones are cut back; None to start again.
     """
 
     def __init__(
@@ -38,14 +42,16 @@ class Recorder:
         schedule: Schedule,
         ledger: Ledger,
         progress: Progress,
-        folder: Path | None = None,
+        folder: Path | None,
+        environment: Mapping[str, Any],
+        recall_reason: str | None = None,
+        iteration: int | None = None,
     ) -> None:
         self.folder, self.config, self.data_fingerprint = folder, config, data_fingerprint
         self.schedule, self.ledger, self.progress = schedule, ledger, progress
-        self._environment: Mapping[str, Any] = {"key": ""}
-        self._timed_key = ""
+        self._environment, self._recall_reason = environment, recall_reason
+        self._timed_key = environment["key"]
         """Key of the environment whose times count: the session's from its first iterations on."""
-        self._recall_reason: str | None = None
         self._curve: list[dict[str, Any]] = []
         self._evaluations: dict[tuple[int, str], Evaluation] = {}
         self._has_unwritten_evaluations = False
@@ -53,6 +59,10 @@ class Recorder:
         self._earlier_ledger: list[dict[str, Any]] = []
         self._sampler_seconds = {"sampling": 0.0, "transfer": 0.0}
         """Seconds of the sampling thread, which works beside the main one."""
+        if folder is not None and iteration is not None:
+            self._continue_from(folder, iteration)
+        elif folder is not None and (folder / "summary.parquet").exists():
+            progress.say("No checkpoint to go on from: starting this run again.")
 
     @property
     def train_seconds(self) -> float:
@@ -84,25 +94,6 @@ class Recorder:
     def read(self) -> RunRecord | None:
         """Return the run as its folder holds it; None without a folder."""
         return None if self.folder is None else read(self.folder)
-
-    def begin(
-        self, environment: Mapping[str, Any], recall_reason: str | None, iteration: int | None
-    ) -> None:
-        """Begin a session; the records of earlier ones are cut back.
-
-        Args:
-            environment: the session's; times of another one are kept, but not mixed with these.
-            recall_reason: why the run has no recall on test items.
-            iteration: the checkpoint that the session continues from; None to start again.
-        """
-        self._environment, self._recall_reason = environment, recall_reason
-        self._timed_key = environment["key"]
-        if self.folder is None:
-            return
-        if iteration is not None:
-            self._continue_from(self.folder, iteration)
-        elif (self.folder / "summary.parquet").exists():
-            self.progress.say("No checkpoint to go on from: starting this run again.")
 
     def write_environment(self) -> None:
         """Write the session's environment to ``environment.json``, unless the run's times are still

@@ -31,28 +31,6 @@ from ncfbench.training.feed import DEPTH, Feed
 from ncfbench.training.state import TrainState, copy_state
 from ncfbench.training.step import Trainer, free_bytes
 
-IN_FLIGHT = 4
-"""Most iterations dispatched but not done: enough to keep the device busy, and few to wait for
-after Ctrl-C.
-"""
-
-
-class InFlight:
-    """A trainer's steps that may not be done yet."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._losses: deque[jax.Array] = deque()
-        # Simulated devices wait for each other in threads of one pool, which must not be full of
-        # later steps.
-        is_simulated = trainer.layout.is_simulated
-        self._limit = 1 if is_simulated else IN_FLIGHT
-
-    def add(self, loss: jax.Array) -> None:
-        """Add a step by its loss; wait until fewer steps than the limit are left."""
-        self._losses.append(loss)
-        while len(self._losses) >= self._limit:
-            jax.block_until_ready(self._losses.popleft())
-
 
 @dataclass
 class TimedLoop:
@@ -112,27 +90,31 @@ class TimedLoop:
         """
         losses: list[jax.Array] = []
         counts: list[Any] = []
-        watch, waiting, in_flight = Stopwatch(), Stopwatch(), InFlight(self.trainer)
+        watch, waiting = Stopwatch(), Stopwatch()
         first, stopped, traces = self.iteration, False, self.trainer.traces
         sampled, transferred = self._feed.sampling_seconds, self._feed.transfer_seconds
-        with self.ledger.line("step"), self._running(watch):
-            while len(counts) < iterations and not stopped:
-                waiting.start()
-                with self.ledger.line("waiting"):
-                    batch = self._feed.get()
-                waiting.stop()
-                if shape(batch) not in self._compiled:
-                    before = self.trainer.traces
-                    with self._off_the_clock(watch):
+        with self.ledger.line("step"):
+            self._start(watch)
+            try:
+                while len(counts) < iterations and not stopped:
+                    waiting.start()
+                    with self.ledger.line("waiting"):
+                        batch = self._feed.get()
+                    waiting.stop()
+                    if shape(batch) not in self._compiled:
+                        before = self.trainer.traces
+                        self._stop(watch)
                         self._compile(batch)
-                    traces += self.trainer.traces - before
-                self.state, loss = self.trainer.step(self.state, batch, self.content)
-                in_flight.add(loss)
-                losses.append(loss)
-                self.iteration += 1
-                counts.append(batch.n_items)
-                self._recent.append(batch)
-                stopped = stop()
+                        self._start(watch)
+                        traces += self.trainer.traces - before
+                    self.state, loss = self.trainer.step(self.state, batch, self.content)
+                    losses.append(loss)
+                    self.iteration += 1
+                    counts.append(batch.n_items)
+                    self._recent.append(batch)
+                    stopped = stop()
+            finally:
+                self._stop(watch)
         self._require_no_compilation(traces)
         self.samples.append(
             Sample(
@@ -164,13 +146,12 @@ class TimedLoop:
         """
         count, traces = iterations or len(self._recent), self.trainer.traces
         with self.ledger.line("step account"):
-            state, watch, in_flight = copy_state(self.state), Stopwatch(), InFlight(self.trainer)
+            state, watch = copy_state(self.state), Stopwatch()
             batches = self.trainer.layout.keep(list(self._recent))
             jax.block_until_ready((state, batches))
             watch.start()
             for batch in islice(cycle(batches), count):
-                state, loss = self.trainer.step(state, batch, self.content)
-                in_flight.add(loss)
+                state, _ = self.trainer.step(state, batch, self.content)
             jax.block_until_ready(state)
             watch.stop()
         self._require_no_compilation(traces)
@@ -190,19 +171,7 @@ class TimedLoop:
         """
         self.state = jax.block_until_ready(self.trainer.settle(self.state))
 
-    @contextmanager
-    def _running(self, watch: Stopwatch) -> Iterator[None]:
-        watch.start()
-        self._feed.resume()
-        try:
-            yield
-        finally:
-            self._stop(watch)
-
-    @contextmanager
-    def _off_the_clock(self, watch: Stopwatch) -> Iterator[None]:
-        self._stop(watch)
-        yield
+    def _start(self, watch: Stopwatch) -> None:
         watch.start()
         self._feed.resume()
 

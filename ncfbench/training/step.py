@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -28,6 +29,10 @@ from ncfbench.training.inference import Embedder
 from ncfbench.training.optimizer import Held, Optimizer, tables_by_row
 from ncfbench.training.state import Parameters, Scalars, TrainState
 
+IN_FLIGHT = 4
+"""Most iterations dispatched but not done: enough to keep the device busy, and few to wait for
+after Ctrl-C.
+"""
 PROGRAMS = 32
 """Programs that are kept for trainers to come."""
 NUMBERS = (
@@ -144,6 +149,10 @@ class Trainer:
         parts = json.dumps(settings, sort_keys=True), self.towers, tables, self.layout.mesh
         self._is_shared = all(settings[kind] in BUILT_IN[kind] for kind in BUILT_IN)
         self._program = program_of(Structure(parts, self)) if self._is_shared else Program(self)
+        self._in_flight: deque[jax.Array] = deque()
+        # Simulated devices wait for each other in threads of one pool, which must not be full of
+        # later steps.
+        self._most_in_flight = 1 if self.layout.is_simulated else IN_FLIGHT
 
     @property
     def traces(self) -> int:
@@ -205,9 +214,13 @@ class Trainer:
     ) -> tuple[TrainState, jax.Array]:
         """Return the state after an iteration with a batch, and its loss, float32.
 
-        It is compiled once for each shape. The state's memory is taken over.
+        It is compiled once for each shape. The state's memory is taken over. Few steps are in
+        flight when it returns.
         """
         after, loss = self._program.step(state, batch, content, self.scalars)
+        self._in_flight.append(loss)
+        while len(self._in_flight) >= self._most_in_flight:
+            jax.block_until_ready(self._in_flight.popleft())
         return after, loss
 
     def step_bytes(self, state: TrainState, batch: Batch, content: DeviceContent) -> int:
@@ -250,34 +263,25 @@ class Trainer:
     ) -> tuple[TrainState, jax.Array]:
         """Return :meth:`step` with other scalars. Called while it is traced."""
         dropout = Dropout(scalars.seed, state.iteration, scalars.rates)
-        held = self.hold(state, batch.users, batch.items, content, scalars)
+        held = self._hold(state, batch, content, scalars)
         value, gradient = self.gradient(held.parameters, batch, content, dropout, held.rows)
         return self.optimizer.update(held, gradient, scalars), value
 
-    def hold(
-        self,
-        state: TrainState,
-        users: jax.Array | None,
-        items: jax.Array | None,
-        content: DeviceContent,
-        scalars: Scalars,
+    def _hold(
+        self, state: TrainState, batch: Batch, content: DeviceContent, scalars: Scalars
     ) -> Held:
         """Return what a step differentiates: all parameters, or of tables that are updated by row
-        the rows of some users and items and of their content. Called while the step is traced.
-
-        Args:
-            users, items: int32[...]; None leaves the tables of users, or of items and words, whole.
+        the rows of a batch's users and items and of their content.
         """
         if not self.optimizer.tables:
             return Held(state.parameters, WHOLE_TABLES, {}, state)
-        users, items = self.layout.on_each((users, items))
-        ids = {} if users is None else {"users": users}
-        if users is not None and content.histories is not None:
+        users, items = self.layout.on_each((batch.users, batch.items))
+        ids = {"users": users}
+        if content.histories is not None:
             history = content.histories.of(users, self.config.history_items)
             ids["histories"] = jnp.where(history.present, history.items, -1)
-        if items is not None:
-            tokens = content.tokens[items]
-            ids |= {"items": items, "words": jnp.where(tokens > 0, tokens, -1)}
+        tokens = content.tokens[items]
+        ids |= {"items": items, "words": jnp.where(tokens > 0, tokens, -1)}
         held: Held = self.layout.on_each(self.optimizer.hold(state, ids, scalars))
         return held
 

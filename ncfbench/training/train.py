@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -125,21 +126,20 @@ class Run:
             if self._group.is_first:
                 given = plan.locations.runs_dir, plan.config, plan.dataset
                 folder = stack.enter_context(held(*given, again=again))
-            data = plan.dataset.fingerprint
-            self.recorder = Recorder(plan.config, data, plan.schedule, ledger, progress, folder)
-            self._prepare(content, turns)
-            stack.callback(self._end)
-            self._begin()
+            self._prepare(folder, content, turns)
+            stack.enter_context(self._session())
             stack.enter_context(self._loop)
             self._stack = stack.pop_all()
 
-    def _prepare(self, content: DeviceContent | None, turns: str | None) -> None:
+    def _prepare(
+        self, folder: Path | None, content: DeviceContent | None, turns: str | None
+    ) -> None:
         """Make what training needs, and restore the last checkpoint."""
         plan, say = self.plan, self._progress.say
         if content is None:
             with self.ledger.line("transfer"):
                 content = jax.block_until_ready(DeviceContent.of(plan.dataset, [plan.config]))
-        folder, parts = self.recorder.folder, (plan.config, plan.dataset, plan.layout)
+        parts = plan.config, plan.dataset, plan.layout
         self._checkpoints = None if folder is None else Checkpoints(folder / "checkpoints", say)
         is_begun = self._checkpoints is not None and bool(self._checkpoints.iterations())
         (is_begun,) = self._group.any(is_begun)
@@ -162,25 +162,29 @@ class Run:
             "updated_by_row": ["/".join(name) for name in self._trainer.optimizer.tables],
             "interleaved": [*self._turns, turns],
         }
-        self.recorder.begin(
-            self._environment, self._evaluators.recall_reason, start if restored else None
-        )
+        kept = plan.config, plan.dataset.fingerprint, plan.schedule, self.ledger, self._progress
+        session = self._environment, self._evaluators.recall_reason, start if restored else None
+        self.recorder = Recorder(*kept, folder, *session)
         timed = self._trainer, state, content, plan.sampler, slots, start
         self._loop = TimedLoop(*timed, say=say, ledger=self.ledger)
 
-    def _begin(self) -> None:
+    @contextmanager
+    def _session(self) -> Iterator[None]:
+        """Show the run, and write its environment at both ends."""
         config = self.plan.config
-        self.recorder.write_environment()
         title = f"{config.dataset} {config.encoder} {config.loss} {config.sampler}"
-        self._progress.begin(title, self._schedule.last, self.iteration)
-        for note in self._evaluators.notes():
-            self._progress.say(note)
-        self._others = OtherPrograms() if self._group.count == 1 else None
-
-    def _end(self) -> None:
-        self._progress.end()
-        self._environment["other_programs_cores"] = self._others and round(self._others.cores(), 2)
-        self.recorder.write_environment()
+        programs = OtherPrograms() if self._group.count == 1 else None
+        try:
+            self.recorder.write_environment()
+            self._progress.begin(title, self._schedule.last, self.iteration)
+            for note in self._evaluators.notes():
+                self._progress.say(note)
+            yield
+        finally:
+            self._progress.end()
+            cores = programs and round(programs.cores(), 2)
+            self._environment["other_programs_cores"] = cores
+            self.recorder.write_environment()
 
     def close(self) -> None:
         """Release the run's folder and memory."""

@@ -31,9 +31,12 @@ class Said(Progress):
 CONFIG = complete({"dataset": "tiny", "batch_size": 10, "sampler": "ns"})
 
 
-def open_recorder(runs_dir, folder=None):
-    folder = folder or make_run(runs_dir, CONFIG, "f" * 64)
-    return Recorder(CONFIG, "f" * 64, SCHEDULE, Ledger(), Said(), folder)
+def open_recorder(folder, *session):
+    return Recorder(CONFIG, "f" * 64, SCHEDULE, Ledger(), Said(), folder, *session)
+
+
+def new_folder(runs_dir):
+    return make_run(runs_dir, CONFIG, "f" * 64)
 
 
 def environment(key):
@@ -55,8 +58,7 @@ def row(iteration, loss):
 
 def first_session(runs_dir, key="here"):
     """Fifteen iterations, a block and a probe every five; interrupted."""
-    recorder = open_recorder(runs_dir)
-    recorder.begin(environment(key), "nothing to rank", None)
+    recorder = open_recorder(new_folder(runs_dir), environment(key), "nothing to rank", None)
     recorder.write_environment()
     recorder.record(row(0, 9))
     for first, seconds in ((0, 1.0), (5, 2.0), (10, 4.0)):
@@ -91,8 +93,7 @@ def test_rows_come_back_with_their_summary(tmp_path):
 def test_a_session_continues_from_its_checkpoint(tmp_path):
     """Iteration 13 is inside the second epoch, which began with 10: its times are marked."""
     folder = first_session(tmp_path)
-    recorder = open_recorder(tmp_path, folder)
-    recorder.begin(environment("here"), None, 13)
+    recorder = open_recorder(folder, environment("here"), None, 13)
     assert recorder.progress.texts == []
     recorder.take([full(13, 9.0, 2), Sample("compile", 13, 1, 3.0)], resumed=True)
     recorder.record(row(15, 1))
@@ -113,23 +114,20 @@ def test_a_session_continues_from_its_checkpoint(tmp_path):
 def test_a_second_beginning_drops_the_first_row(tmp_path):
     """A checkpoint of iteration 0 is older than its probe: every process probes again."""
     folder = first_session(tmp_path)
-    recorder = open_recorder(tmp_path, folder)
-    recorder.begin(environment("here"), None, 0)
+    recorder = open_recorder(folder, environment("here"), None, 0)
     recorder.record(row(0, 9))
     recorder.write("interrupted", 0)
     assert [r["iteration"] for r in runs.read(folder).curve] == [0]
 
 
 def test_a_lost_checkpoint_is_said(tmp_path):
-    recorder = open_recorder(tmp_path, first_session(tmp_path))
-    recorder.begin(environment("here"), None, None)
+    recorder = open_recorder(first_session(tmp_path), environment("here"))
     assert recorder.progress.texts == ["No checkpoint to go on from: starting this run again."]
 
 
 def test_times_of_two_environments_are_not_mixed(tmp_path):
     folder = first_session(tmp_path)
-    recorder = open_recorder(tmp_path, folder)
-    recorder.begin(environment("elsewhere"), None, 10)
+    recorder = open_recorder(folder, environment("elsewhere"), None, 10)
     assert "environment has changed" in recorder.progress.texts[0]
     recorder.take([full(10, 30.0), full(15, 40.0)])
     recorder.write("interrupted", 20)
@@ -143,8 +141,7 @@ def test_times_stay_those_of_the_environment_that_trained(tmp_path):
     """A session elsewhere that trains nothing, as when a race ends at once, loses no times."""
     folder = first_session(tmp_path)
     before = runs.read(folder)
-    recorder = open_recorder(tmp_path, folder)
-    recorder.begin(environment("elsewhere"), None, 15)
+    recorder = open_recorder(folder, environment("elsewhere"), None, 15)
     recorder.write_environment()
     recorder.take([Sample("probe", 15, 1, 0.5)])
     recorder.write("interrupted", 15)
@@ -162,8 +159,7 @@ def test_times_stay_those_of_the_environment_that_trained(tmp_path):
 
 
 def test_cut_blocks_count_if_there_are_no_others(tmp_path):
-    recorder = open_recorder(tmp_path)
-    recorder.begin(environment("here"), None, None)
+    recorder = open_recorder(new_folder(tmp_path), environment("here"))
     recorder.write_environment()
     recorder.take([full(0, 3.0)], resumed=True)
     recorder.write("interrupted", 5)
@@ -183,8 +179,7 @@ def test_evaluations_are_written_with_checkpoints(tmp_path, monkeypatch):
         write(folder, found)
 
     monkeypatch.setattr(evaluations, "write", counted)
-    recorder = open_recorder(tmp_path)
-    recorder.begin(environment("here"), None, None)
+    recorder = open_recorder(new_folder(tmp_path), environment("here"))
     recorder.write_environment()
     evaluation = Evaluation({"recall_at_50": 0.5}, np.ones(3, "f"), np.ones(2, "f"))
     for iteration in (5, 10, 15):
@@ -195,8 +190,7 @@ def test_evaluations_are_written_with_checkpoints(tmp_path, monkeypatch):
         recorder.write("running", 15)
         assert written == [[5, 10, 15]]
     assert [*evaluations.read(recorder.folder)] == [(5, "test"), (10, "test"), (15, "test")]
-    later = open_recorder(tmp_path, recorder.folder)
-    later.begin(environment("here"), None, 10)
+    later = open_recorder(recorder.folder, environment("here"), None, 10)
     later.record(row(15, 8), {"test": evaluation})
     later.write("finished", 20)
     assert written[1:] == [[5, 10, 15]]
@@ -204,8 +198,7 @@ def test_evaluations_are_written_with_checkpoints(tmp_path, monkeypatch):
 
 def test_other_processes_write_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    recorder = Recorder(CONFIG, "f" * 64, SCHEDULE, Ledger(), Said())
-    recorder.begin(environment("here"), None, None)
+    recorder = open_recorder(None, environment("here"))
     recorder.write_environment()
     recorder.take([full(0, 1.0)])
     recorder.record(row(0, 9))

@@ -7,8 +7,8 @@ from trial import Trial
 from ncfbench.errors import CheckFailedError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.training import loop as timed
-from ncfbench.training.loop import IN_FLIGHT, TimedLoop
-from ncfbench.training.step import program_of
+from ncfbench.training.loop import TimedLoop
+from ncfbench.training.step import IN_FLIGHT, program_of
 
 
 def loop_for(dataset, *, slots=110, **settings):
