@@ -49,9 +49,8 @@ def make_layout(config: RunConfig) -> Layout:
         where = f"in each of {processes} processes" if processes > 1 else "here"
         raise UsageError(
             f"--devices {n}, and JAX has {fewest} {jax.devices()[0].device_kind} {where}. Use"
-            f" --devices {fewest * processes}, or make more visible. On a CPU the program makes"
-            " them itself, unless XLA_FLAGS says how many there are, or JAX was started"
-            " before it."
+            f" --devices {fewest * processes}, or expose more devices. On a CPU they are"
+            " simulated, unless XLA_FLAGS sets their number or JAX was started before."
         )
     return Layout(list(chain(*by_process)))
 

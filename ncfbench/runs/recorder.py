@@ -195,8 +195,8 @@ class Recorder:
             self._timed_key = timed[-1]
         if any(row["environment_key"] != self._environment["key"] for row in self._timing):
             self.progress.say(
-                "The environment has changed since this run began: once it trains on, its times"
-                " will be those from there on."
+                "The environment has changed since this run began: only times measured from now on"
+                " will be reported."
             )
 
     def _ledger_rows(self) -> list[dict[str, Any]]:

@@ -80,8 +80,8 @@ def export_vectors(
         again: replace the vectors that ``folder`` holds.
 
     Raises:
-        DataError: the run is not there or has no checkpoint of its end any more, the data set is
-            not that of the run, or a file cannot be written.
+        DataError: the run or its final checkpoint is not there, the data set is not that of the
+            run, or a file cannot be written.
         DivergedError: a vector is not finite.
         UsageError: the run diverged, the folder is in use, the floor is not kept or cannot be
             blended, or there is nothing to rank.

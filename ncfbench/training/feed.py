@@ -14,7 +14,7 @@ DEPTH = 8
 
 
 class Feed:
-    """Batches for a timed loop, none of which is built while it is paused, off the clock.
+    """Batches for a timed loop, none of which is built while it is paused, untimed.
 
     On a CPU nothing is won by a thread: a step keeps all cores busy.
 

@@ -2,7 +2,7 @@
 
 *full*: wall time of a block of iterations as a user runs them, sampling included, until the
 updated state is there. *step*: the same iterations on batches that are already on the device.
-Compilation is on neither clock.
+Compilation is untimed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TimedLoop:
     """A training loop on a clock: one sampler, one compiled step, one state. A context manager.
 
     Args:
-        item_slots: V at first; grows, off the clock, with the first batch that needs more.
+        item_slots: V at first; grows, untimed, with the first batch that needs more.
         start: the number of the first batch.
         ledger: the loop's time is charged to it.
     """
@@ -63,7 +63,7 @@ class TimedLoop:
         depth = 0 if jax.default_backend() == "cpu" else DEPTH
         self._feed = Feed(batches, put, depth)
         with self.ledger.line("initialising"):
-            # The tables that a sampler makes when it first needs them are made off the clock.
+            # A sampler makes tables when it first needs them: here, untimed.
             draw = next(self.sampler.draws(self.start, self.start + 1))
             self.sampler.assemble(draw, self.item_slots)
 
@@ -165,7 +165,7 @@ class TimedLoop:
             )
 
     def settle(self) -> None:
-        """Bring rows that rest up to date, for whoever reads the parameters.
+        """Bring untouched rows up to date, for whoever reads the parameters.
 
         Call it at fixed iterations, since it rounds: an interrupted run must not do it elsewhere.
         """
@@ -191,7 +191,7 @@ class TimedLoop:
             slots, most = len(batch.items), self.item_slots
             fewer = f"has {slots} item slots, fewer than {most}"
             other = f"needs {slots} item slots, more than {most}" if slots >= most else fewer
-            self.say(f"A batch {other}: compiling again, off the clock.")
+            self.say(f"A batch {other}: compiling again, untimed.")
         self.item_slots = max(self.item_slots, len(batch.items))
         watch = Stopwatch()
         with self.ledger.line("compile"):

@@ -5,13 +5,14 @@ Adam and Adagrad are optax's (Kingma and Ba 2015; Duchi et al. 2011), with decou
 rows is zero. :class:`Optimizer` updates the named rows of such a table alone: they are taken out
 before differentiation and put back in place. Nothing of a table's size is made or gone through.
 
-A row that rests would still move, by its moments and by the decay of its weights. How far follows
-from the number of iterations, so a row makes up for its rest when it is named again. With m and v
-after iteration t, iteration t + j of Adam moves a resting row by ``lr r^j c(t + j) m / sqrt(v)``,
-where ``r = b1 / sqrt(b2)`` and ``c(i) = sqrt(1 - b2^i) / (1 - b1^i)``, and the row decays by ``q =
-1 - lr decay``. With ``A(t) = sum over j >= 1 of (r / q)^j c(t + j)`` (:func:`still_to_move`) a
-iterations take a row x to ``q^a (x - lr (A(t) - (r / q)^a A(t + a)) m / sqrt(v))``. So the
-parameters are those that updates of all rows give, up to rounding, and to eps while a row rests.
+Rows with zero gradient still change under Adam, through their moments and weight decay. How far
+follows from the number of iterations, so a row makes up for its rest when it is named again. With m
+and v after iteration t, iteration t + j of Adam moves a resting row by ``lr r^j c(t + j) m /
+sqrt(v)``, where ``r = b1 / sqrt(b2)`` and ``c(i) = sqrt(1 - b2^i) / (1 - b1^i)``, and the row
+decays by ``q = 1 - lr decay``. With ``A(t) = sum over j >= 1 of (r / q)^j c(t + j)``
+(:func:`still_to_move`) a iterations take a row x to ``q^a (x - lr (A(t) - (r / q)^a A(t + a)) m /
+sqrt(v))``. So the parameters are those that updates of all rows give, up to rounding, and to eps
+while a row rests.
 """
 
 from __future__ import annotations

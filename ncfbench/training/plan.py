@@ -1,4 +1,4 @@
-"""Plans of runs: a run is validated before its folder is made."""
+"""Validate a run before its folder is created."""
 
 from __future__ import annotations
 

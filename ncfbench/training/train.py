@@ -224,7 +224,7 @@ class Run:
             self.is_saved = True
 
     def catch_up_until(self, epoch: float) -> None:
-        """Mark times before an epoch as unused: the runs that this one takes turns with wait."""
+        """Mark times before an epoch as unused, because this run catches up alone."""
         self._catch_up_epochs = int(epoch)
 
     def train_for(self, seconds: float) -> None:

@@ -41,7 +41,7 @@ def read_trained(run: str | PathLike[str], runs_dir: Folder) -> RunRecord:
         )
     record = runs.read(folder)
     if (status := record.summary["status"]) not in OPEN:
-        raise UsageError(f"{folder} is {status}: it has no parameters to take away.")
+        raise UsageError(f"{folder} is {status} and has no usable checkpoint.")
     return record
 
 
@@ -86,8 +86,8 @@ def restore_trained(
         return embedder, saved.best
     if saved is None or int(saved.state.iteration) != iteration:
         raise DataError(
-            f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
-            " that its parameters are lost. Train it again: ncfbench run --again."
+            f"The final checkpoint of {record.folder} (iteration {iteration:,}) is missing. Train"
+            " it again: ncfbench run --again."
         )
     if reported not in (iteration, None):
         raise DataError(

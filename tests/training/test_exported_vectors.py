@@ -296,7 +296,7 @@ def test_what_cannot_work_is_refused(plain, tmp_path, monkeypatch):
             ncfbench.export_vectors(run, tmp_path / name, **({"data_dir": data_dir} | more))
         assert sorted(tmp_path.rglob("*")) == before
 
-    refuse(DataError, "has no checkpoint of its end .* Train it again: ncfbench run --again", lost)
+    refuse(DataError, "final checkpoint .* is missing. Train it again: ncfbench run --again", lost)
     refuse(UsageError, "it holds letter. Name a new folder", folder, "used", again=True)
     refuse(UsageError, "holds vectors already. To replace them, use --again", folder, "old")
     refuse(DataError, "no run 'lst'.*; did you mean 'lost'", Path("lst"), runs_dir=tmp_path)
@@ -309,7 +309,7 @@ def test_what_cannot_work_is_refused(plain, tmp_path, monkeypatch):
         refuse(UsageError, "as a whole. Name a new folder: .*old/vec", folder, "old", again=True)
     status = plain.summary | {"status": "diverged"}
     monkeypatch.setattr(trained.runs, "read", lambda _: replace(plain, summary=status))
-    refuse(UsageError, "is diverged: it has no parameters to take away", folder)
+    refuse(UsageError, "is diverged and has no usable checkpoint", folder)
 
 
 def test_an_interrupted_run_gives_its_last_checkpoint(exported, tmp_path, monkeypatch):
