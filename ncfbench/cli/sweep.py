@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -97,7 +97,9 @@ def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
 
     rows, runs_dir = cell_rows(done.cells), done.locations.runs_dir
     if json_:
-        print_json(_described(done, rows))
+        left_out = [{"reason": text, "combinations": n} for text, n in done.left_out.items()]
+        named = {"sweep": done.sweep.name, "title": done.sweep.title}
+        print_json({**named, "cells": rows, "left_out": left_out})
     else:
         has_several = any(cell.config.devices > 1 for cell in done.cells)
         simulated = has_several and jax.default_backend() == "cpu"
@@ -110,13 +112,3 @@ def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
     for row in rows:
         if row["status"] in ("failed", "diverged"):
             say(f"{row['status'].capitalize()}: {row['cell']}: {row['message']}")
-
-
-def _described(done: SweepRun, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    left_out = done.left_out.items()
-    return {
-        "sweep": done.sweep.name,
-        "title": done.sweep.title,
-        "cells": rows,
-        "left_out": [{"reason": text, "combinations": count} for text, count in left_out],
-    }
