@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,14 +30,11 @@ class Reading(NamedTuple):
 
     Attributes:
         running: seconds that its process had been running, without pauses, when it was read.
-        split, source: as those of a line (:class:`~ncfbench.racing.metric.Line`).
     """
 
     running: float
     value: float
     step: float | None = None
-    split: str = ""
-    source: str = ""
 
 
 @dataclass
@@ -47,34 +44,22 @@ class Timeline:
     Attributes:
         readings: all of them; more come at any time.
         expected_startup: start-up of other arms, which counts until two lines show its own.
-        split: the data whose lines count, beside those that name none; empty for all.
     """
 
     readings: list[Reading] = field(default_factory=list)
     expected_startup: float = 0.0
-    split: str = ""
     _lowest: float = math.inf
-    _read_of: str = ""
     _read: int = 0
     _kept: tuple[object, Curve | None] = field(default=(None, None), compare=False)
 
     @property
-    def counted(self) -> list[Reading]:
-        """The lines that count, as they are now."""
-        return self._of_split(self.readings[:])
-
-    def _of_split(self, lines: list[Reading]) -> list[Reading]:
-        kept = ("", self.split)
-        return [line for line in lines if line.split in kept] if self.split else lines
-
-    @property
     def startup_seconds(self) -> float:
         """Start-up and compilation."""
-        return startup_of(self.counted, self.expected_startup)
+        return startup_of(self.readings[:], self.expected_startup)
 
     def points(self) -> list[tuple[float, float]]:
         """Return the clock and the value of each line."""
-        lines = self.counted
+        lines = self.readings[:]
         start = startup_of(lines, self.expected_startup)
         return [(max(line.running - start, 0.0), line.value) for line in lines]
 
@@ -84,11 +69,9 @@ class Timeline:
         A call reads the lines since the one before.
         """
         sign = 1.0 if is_less_better else -1.0
-        if self._read_of != self.split:
-            self._read, self._lowest, self._read_of = 0, math.inf, self.split
         new = self.readings[self._read :]
         self._read += len(new)
-        self._lowest = min([self._lowest, *(sign * line.value for line in self._of_split(new))])
+        self._lowest = min([self._lowest, *(sign * line.value for line in new)])
         return self._lowest
 
     def curve(self, *, is_less_better: bool) -> Curve | None:
@@ -96,7 +79,7 @@ class Timeline:
 
         It is made anew when there are more lines, or another start-up is expected.
         """
-        key = (len(self.readings), self.expected_startup, self.split, is_less_better)
+        key = (len(self.readings), self.expected_startup, is_less_better)
         if self._kept[0] != key:
             points = self.points()
             seconds = itertools.accumulate((at for at, _ in points), max)
@@ -140,12 +123,6 @@ def doubt(lines: Sequence[Reading]) -> str:
     """
     lines = lines[-WINDOW:]
     values, steps = [line.value for line in lines], [line.step for line in lines]
-    sources = _grouped(values, [line.source for line in lines])
-    if len(sources) > 1 and min(map(len, sources.values())) > 1:
-        unlike = [{*series} for series in sources.values()]
-        if 2 * len(set.intersection(*unlike)) < min(map(len, unlike)):  # no copies of each other
-            first, second, *_ = (source or "others" for source in sources)
-            return f"{first} and {second} print it"
     within = [index for _, run in itertools.groupby(steps) for index, _ in enumerate(run)]
     if None not in steps and _jump(values, within, JUMPS[0]):
         return "a step has several values"
@@ -157,13 +134,11 @@ def doubt(lines: Sequence[Reading]) -> str:
 
 def _jump(values: Sequence[float], names: Sequence[int], times: float) -> bool:
     """Return whether values differ more from line to line than within each series."""
-    series = _grouped(values, names).values()
+    series = [
+        [value for other, value in zip(names, values, strict=True) if other == name]
+        for name in {*names}
+    ]
     if len(series) < 2 or min(map(len, series)) < 3:
         return False
     inside = np.concatenate([np.abs(np.diff(one)) for one in series])
     return bool(np.abs(np.diff(values)).mean() > times * inside.mean())
-
-
-def _grouped(values: Sequence[float], names: Sequence[Any]) -> dict[Any, list[float]]:
-    pairs = list(zip(names, values, strict=True))
-    return {name: [value for other, value in pairs if other == name] for name, _ in pairs}

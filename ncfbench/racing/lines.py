@@ -1,6 +1,4 @@
-"""Lines as a terminal shows them, the objects and matches in them, and the words that say whose
-numbers they are.
-"""
+"""Lines as a terminal shows them, and the objects and matches in them."""
 
 from __future__ import annotations
 
@@ -28,22 +26,6 @@ PYTHON_CALLS = re.compile(r"\b(?:np\.\w+|tensor|[aA]rray)\(([^(),]+)[^()]*\)")
 MOST_OBJECTS = 20
 """Beginnings of an object that are tried in a line."""
 DECODER = json.JSONDecoder()
-SPLITS = {
-    "validation": "val|valid|validat(?:e|ion|ing)|dev|eval|evaluat(?:e|ion|ing)|h[eo]ld[-_ ]?out",
-    "test": "test|testing",
-    "train": "train|training|trn",
-}
-"""Words for the data that a number was measured on, those first which count before the others."""
-SPLIT = re.compile(
-    rf"(?<![a-z])(?:{'|'.join(f'(?P<{name}>{words})' for name, words in SPLITS.items())})(?![a-z])",
-    re.IGNORECASE,
-)
-SOURCE = re.compile(
-    r"(?<![A-Za-z])(rank|process|worker|replica|gpu|cuda|device|node)(?:_index)?(?:_id)?"
-    r"\W{0,4}[0-9]+(?![\w%]|\.[0-9])",
-    re.IGNORECASE,
-)
-"""A process of several, such as ``"rank": 1`` and ``[rank1]``."""
 
 
 def cleaned(text: str) -> str:
@@ -58,16 +40,6 @@ def cleaned(text: str) -> str:
         elif shown:
             shown.pop()
     return "".join(shown)
-
-
-def split_in(text: str, at: int | None = None) -> re.Match[str] | None:
-    """Return the word for the data of a number: the last one before its position, or the first one
-    after it that is no part of another name.
-    """
-    words = [*SPLIT.finditer(text)]
-    before = [word for word in words if at is not None and word.start() < at]
-    alone = (word for word in words if not re.match(r"[_/.:=-]\w", text[word.end() :]))
-    return before[-1] if before else next(alone if at else iter(words), None)
 
 
 def fields_of(line: str) -> dict[Any, Any]:

@@ -14,16 +14,12 @@ from typing import Any, NamedTuple
 from ncfbench.errors import UsageError, either
 from ncfbench.racing import direction
 from ncfbench.racing.lines import (
-    SOURCE,
-    SPLIT,
-    SPLITS,
     cleaned,
     fields_of,
     flat,
     is_number,
     matches_in,
     name_of,
-    split_in,
     value_group,
 )
 from ncfbench.racing.numerals import number_at, number_of
@@ -34,23 +30,14 @@ OTHERS = (
 )
 """Numbers of a JSON line that are never the metric, unless it is named."""
 DEFAULT = "metric"
-LONGEST_SPLIT = 16
-"""Characters of a text of JSON that says on which data a number was measured."""
 MOST_PROPOSED = 5
 
 
 class Line(NamedTuple):
-    """The numbers of a line.
-
-    Attributes:
-        split: the data of the metric, by a word of the line: train, validation, test, or empty.
-        source: the process of several that printed it, as it says; empty for one.
-    """
+    """The numbers of a line."""
 
     value: float
     step: float | None = None
-    split: str = ""
-    source: str = ""
 
 
 def log_metric(**numbers: float) -> None:
@@ -76,14 +63,12 @@ class Metric:
             the group ``step``.
         minimize: True if less is better, False if more is; None asks the name.
         seen: key of the lines so far where none is named.
-        splits: the word of a line for each kind of data that lines name.
     """
 
     key: str | None = None
     pattern: re.Pattern[str] | None = None
     minimize: bool | None = None
     seen: str | None = field(default=None, compare=False)
-    splits: dict[str, str] = field(default_factory=dict, compare=False)
     _twice: str = field(default="", compare=False)
 
     @classmethod
@@ -134,11 +119,6 @@ class Metric:
         return bool(self.known_direction)
 
     @property
-    def split(self) -> str:
-        """The kind of data whose lines count, where lines name several; else empty."""
-        return next((name for name in SPLITS if name in self.splits and len(self.splits) > 1), "")
-
-    @property
     def notes(self) -> list[str]:
         """How lines are read, a sentence each."""
         notes, known = [], self.known_direction
@@ -151,12 +131,6 @@ class Metric:
         elif self.minimize is None:
             less, other = ("Less", "maximize") if known else ("More", "minimize")
             notes.append(f"{less} {self.name} is better, by its name; --{other} if not.")
-        if self.split:
-            word = next(word for name, word in self.splits.items() if name != self.split)
-            notes.append(
-                f"Lines are of {either([*self.splits], 'and')} data: those of {self.split} count."
-                f" To take others: {self.narrowed(word)}."
-            )
         return [*notes, *filter(None, [self._twice])]
 
     def read(self, text: str) -> Line | None:
@@ -167,25 +141,16 @@ class Metric:
                 a number can be read in two ways.
         """
         line = cleaned(text)
-        value, step, word = self._of_json(line) if self.pattern is None else self._matched(line)
+        value, step = self._of_json(line) if self.pattern is None else self._matched(line)
         if value is None:
             return None
-        split = (word and word.lastgroup) or ""
-        if word:
-            self.splits.setdefault(split, word[0])
-        source = SOURCE.search(line)
-        return Line(
-            value,
-            step if step is not None and math.isfinite(step) else None,
-            split,
-            source[0] if source and source[1] not in self.name else "",
-        )
+        return Line(value, step if step is not None and math.isfinite(step) else None)
 
-    def narrowed(self, word: str) -> str:
-        """Return the option that takes only lines with a word."""
+    @property
+    def narrowed(self) -> str:
+        """The option that takes only lines with a word."""
         expression = self.pattern.pattern if self.pattern else _in_words(self.name)
-        expression = rf"^(?=.*\b{re.escape(word)}\b).*?{expression}"
-        return f"--metric {shlex.quote(expression)}"
+        return "--metric " + shlex.quote(rf"^(?=.*\bWORD\b).*?{expression}")
 
     def advice(self, lines: Iterable[str]) -> str:
         """Return what to do about lines that hold no metric."""
@@ -218,7 +183,7 @@ class Metric:
                 f"--metric matches {texts[0]} and {texts[1]} in one line: the first counts. Begin"
                 " the expression with a word before the other one to take that."
             )
-        return value, step, split_in(line, spans["value"][0])
+        return value, step
 
     def _number(self, line: str, name: str, spans: Mapping[str, tuple[int, int]]) -> float | None:
         start, end = spans.get(name, (-1, -1))
@@ -240,14 +205,12 @@ class Metric:
         values = dict(flat(fields))
         beside = path.removesuffix(_last(path))
         step = number_of(values.get(f"{beside}step", fields.get("step")), is_count=True)
-        texts = [beside, *(text.strip() for text in values.values() if isinstance(text, str))]
-        words = (SPLIT.match(text) for text in texts if len(text) <= LONGEST_SPLIT)
-        return number_of(values.get(path)), step, next(filter(None, words), None)
+        return number_of(values.get(path)), step
 
 
-_Numbers = tuple[float | None, float | None, re.Match[str] | None]
-"""A line's metric, its step, and the word for the data of the metric."""
-_NOTHING: _Numbers = None, None, None
+_Numbers = tuple[float | None, float | None]
+"""A line's metric and its step."""
+_NOTHING: _Numbers = None, None
 
 
 def _numbers(fields: Mapping[Any, Any]) -> list[str]:
@@ -281,13 +244,8 @@ def _only(keys: list[str]) -> str | None:
 
 
 def _best(keys: list[str]) -> str:
-    """Return the key to propose: one of validation, or one whose name says what is better."""
-
-    def order(key: str) -> tuple[bool, bool]:
-        word = split_in(key)
-        return bool(word and word["train"]), direction.is_less_better(key) is None
-
-    return min(keys, key=order)
+    """Return the key to propose: none of training, and one whose name says what is better."""
+    return min(keys, key=lambda key: ("train" in key, direction.is_less_better(key) is None))
 
 
 def _last(path: str) -> str:

@@ -81,7 +81,7 @@ class Question:
         Args:
             is_last: as for :func:`~ncfbench.racing.direction.trend`.
         """
-        values = [[line.value for line in arm.timeline.counted] for arm in arms]
+        values = [[line.value for line in arm.readings[:]] for arm in arms]
         known = [direction.trend(series, is_last=is_last) for series in values if len(series) > 1]
         worse = 1 if self.metric.is_less_better else -1
         return worse in known and 2 * known.count(worse) >= len(known)

@@ -189,8 +189,6 @@ class Race(engine.Race[CommandArm]):
     def _expect_startup(self) -> None:
         """Let arms whose start-up is not known yet expect that of others."""
         timelines = [arm.timeline for arm in self.arms]
-        for timeline in timelines:
-            timeline.split = self.question.metric.split
         known = [line.startup_seconds for line in timelines if len(line.readings) > 1]
         for timeline in timelines:
             timeline.expected_startup = statistics.median(known) if known else 0.0
@@ -198,11 +196,10 @@ class Race(engine.Race[CommandArm]):
     def _say_how_lines_are_read(self, arm: CommandArm) -> None:
         """Say once how lines are read, and which of them seem to be of several series."""
         metric = self.question.metric
-        if why := doubt(arm.timeline.counted):
-            option = metric.narrowed(arm.readings[-1].source or "WORD")
+        if why := doubt(arm.readings[:]):
             arm.doubt = (
                 f"Lines of {arm.name} seem to be of several series, since {why}, and all"
-                f" count. Choose one by a word of its lines, as in {option}."
+                f" count. Choose one by a word of its lines, as in {metric.narrowed}."
             )
         doubts = [other.doubt for other in self.arms if other.doubt]
         for text in [*metric.notes, *doubts[:1]] if arm.readings else ():

@@ -121,24 +121,17 @@ def test_a_number_that_falls_is_a_question():
     assert (found["is_less_better"], {arm["best"] for arm in found["arms"]}) == (False, {39})
 
 
-def test_validation_counts_beside_training():
-    """By training values the second arm is sooner and better."""
+def test_lines_of_several_series_bring_a_warning():
+    """Training and validation under one name, and how to choose one of them."""
     text = """for n in $(seq 1 40); do
     echo '{"mode": "train", "recall": '0.$((50 + n / %d))'}'
     echo '{"mode": "val", "recall": '0.$((10 + n / %d))'}'; sleep 0.01; done"""
-    found = race("-n", "good", "-n", "bad", text % (2, 1), text % (1, 4))
-    assert found["recommended"] == "good"
-    assert by_name(found)["good"]["best"] == pytest.approx(0.5)
-    assert "those of validation count" in " ".join(found["trust"])
-
-
-def test_processes_that_disagree_are_named():
-    text = (
-        "for n in $(seq 10 50); do for r in 0 1; do echo [rank$r] v=0.$n$r; done; sleep 0.01; done"
-    )
-    done = invoke("race", *V, "-n", "a", "-n", "b", text, f"{text} ")
-    said = "Lines of a seem to be of several series, since rank0 and rank1 print it, and all count."
-    check(done, 0, said, "So are those of 1 more.", r"--metric '^(?=.*\brank1\b).*?v=([0-9.]+)'")
+    words = ["-n", "a", "-n", "b", text % (2, 1), text % (1, 4)]
+    done = invoke("race", *words)
+    said = "Lines of a seem to be of several series, since values jump to and fro, and all count."
+    check(done, 0, said, "So are those of 1 more.", r"--metric '^(?=.*\bWORD\b).*?recall\W+")
+    found = race("--metric", r"^(?=.*\bval\b).*?recall\W+([0-9.]+)", *words)
+    assert [arm["best"] for arm in found["arms"]] == pytest.approx([0.5, 0.2])
 
 
 def test_a_finished_race_keeps_its_answer():
