@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,11 +27,7 @@ class PlayedClock(Clock):
 
 
 class PlayedField(Field):
-    """A field of recorded curves, by the names of their arms.
-
-    Args:
-        room: for so many arms at a time.
-    """
+    """A field of recorded curves, by the names of their arms."""
 
     def __init__(
         self,
@@ -40,10 +35,9 @@ class PlayedField(Field):
         clock: PlayedClock,
         curves: Mapping[str, Points],
         startup: float,
-        room: float,
     ) -> None:
         super().__init__(metric, Path(), clock)
-        self.played, self.curves, self.startup, self.room = clock, curves, startup, room
+        self.played, self.curves, self.startup = clock, curves, startup
         self.turns: list[tuple[str, float]] = []
 
 
@@ -53,10 +47,6 @@ class PlayedArm(CommandArm):
     field: PlayedField
 
     def start(self) -> bool:
-        if not self.field.room:
-            self.reason = "no memory"
-            return False
-        self.field.room -= 1
         self.status, self.reason, self.is_open = Status.RACING, "", True
         return True
 
@@ -78,17 +68,16 @@ class PlayedArm(CommandArm):
         field.turns.append((self.name, self.running_seconds - begun))
 
     def end(self) -> None:
-        self.field.room += self.is_open
         self.is_open = False
 
 
 def played_race(
-    curves: Mapping[str, Points], question: Question, startup: float = 0.0, room: float = math.inf
+    curves: Mapping[str, Points], question: Question, startup: float = 0.0
 ) -> tuple[Race, PlayedField]:
     """Return a race of curves that has not begun, and its field."""
     clock = PlayedClock(
         question.budget_seconds, make_clock(question.budget_seconds).reserve_seconds
     )
-    field = PlayedField(question.metric, clock, curves, startup, room)
+    field = PlayedField(question.metric, clock, curves, startup)
     arms = [PlayedArm(Command(name, name), field, n) for n, name in enumerate(curves)]
     return Race(clock, [*arms], question=question), field

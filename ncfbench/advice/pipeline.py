@@ -114,8 +114,6 @@ def answer_question(
         NcfbenchError: every arm failed.
         UsageError: nothing can work, one arm only, or the budget is too small for one rung.
     """
-    if not budget_seconds > 0:
-        raise UsageError("--budget must be positive, for example 10m.")
     say, programs, now = progress.say, OtherPrograms(), time.perf_counter()
     began = now if began is None else began
     reserve = max(RESERVE[0], RESERVE[1] * budget_seconds, now - began)

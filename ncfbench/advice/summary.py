@@ -12,7 +12,6 @@ from typing import Any
 
 from ncfbench.advice.answer import RaceAnswer
 from ncfbench.advice.question import METRIC, Question
-from ncfbench.catalog import find_sampler
 from ncfbench.reporting.answers import Caveat
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.caveats import best_caveats, busy_caveats, floor_caveats
@@ -154,24 +153,11 @@ def _no_choice(answer: RaceAnswer) -> str:
 
 
 def _row(answer: RaceAnswer, arm: Arm) -> dict[str, Any]:
-    config, reads = arm.config, find_sampler(arm.config.sampler).reads
     summary = arm.first.summary if arm.runs else {}
-    is_expected = answer.best and arm.has_run and math.isfinite(arm.expected)
     return {
-        "dataset": config.dataset,
-        "encoder": config.encoder,
-        "loss": config.loss,
-        "sampler": config.sampler,
-        "batch_size": config.batch_size,
-        "stratum_size": config.stratum_size if reads("stratum_size") else None,
-        "negatives": config.negatives if reads("negatives") else None,
-        "learning_rate": config.learning_rate,
-        "probe_every": config.probe_every,
         "reason": arm.reason or None,
         "iterations": summary.get("iterations"),
         "epochs": summary.get("epochs"),
-        "times_slower_expected": arm.expected if is_expected else None,
         **answers.values_of(answer, arm),
-        "config": json.dumps(config.to_dict(), sort_keys=True),
-        "data_fingerprint": answer.data_fingerprint,
+        "config": json.dumps(arm.config.to_dict(), sort_keys=True),
     }

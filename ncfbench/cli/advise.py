@@ -9,8 +9,7 @@ import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.failures import reporting
-from ncfbench.cli.output import print_answer, print_json, print_views, progress_bar, say
-from ncfbench.errors import INTERRUPTED_EXIT_CODE
+from ncfbench.cli.output import print_answer, progress_bar
 
 
 @reporting
@@ -68,15 +67,7 @@ def advise(
         assignments=set_ or (),
         began=began,
     )
-    answer, folder = advice.answer, advice.folder
     flags = {"--data-dir": data_dir, "--runs-dir": runs_dir}
     given = {flag: str(path) for flag, path in flags.items() if path is not None}
-    found = summary.as_json(answer, folder, given)
-    if json_:
-        print_json(found)
-    else:
-        print_answer(found, summary.answer_tables(answer))
-        print_views("", f"Written: {folder}")
-    if not answer.is_over:
-        say("Interrupted; this is the answer so far.")
-        raise typer.Exit(INTERRUPTED_EXIT_CODE)
+    answer = summary.as_json(advice.answer, advice.folder, given)
+    print_answer(answer, summary.answer_tables(advice.answer), as_json=json_)

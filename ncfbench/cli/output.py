@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ncfbench.errors import INTERRUPTED_EXIT_CODE
+
 if TYPE_CHECKING:
     from ncfbench.reporting.table import Table
     from ncfbench.runs.progress import Progress
@@ -34,10 +36,20 @@ def print_views(*views: Table | str) -> None:
             show(console, view)
 
 
-def print_answer(answer: Mapping[str, Any], tables: Iterable[Table] = ()) -> None:
+def print_answer(answer: Mapping[str, Any], tables: Iterable[Table], *, as_json: bool) -> None:
     """Print the answer of a race: what to deploy, tables, the paragraph, what to trust, what to do
-    next.
+    next; or all of it as JSON. End with the exit code of an interruption after one.
     """
+    if as_json:
+        print_json(answer)
+    else:
+        _print_answer(answer, tables)
+    if not answer["is_over"]:
+        say("Interrupted; this is the answer so far.")
+        raise typer.Exit(INTERRUPTED_EXIT_CODE)
+
+
+def _print_answer(answer: Mapping[str, Any], tables: Iterable[Table]) -> None:
     lines = answer["deploy"]["lines"] if answer.get("deploy") else ()
     for line in lines:
         (print_views if line.startswith(" ") else print_sentences)(line)
@@ -50,6 +62,7 @@ def print_answer(answer: Mapping[str, Any], tables: Iterable[Table] = ()) -> Non
         print_sentences(f"How far to trust it: {' '.join(answer['trust'])}", "")
     for step in answer["next"]:
         print_views(f"{step['purpose']}:", f"  {step['command']}")
+    print_views("", f"Written: {answer['folder']}")
 
 
 def print_sentences(*sentences: str) -> None:

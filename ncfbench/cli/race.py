@@ -11,8 +11,8 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.failures import reporting, typed
 from ncfbench.cli.options import option
-from ncfbench.cli.output import print_answer, print_json, print_views, progress_bar, say
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
+from ncfbench.cli.output import print_answer, progress_bar
+from ncfbench.errors import CheckFailedError
 
 
 @reporting
@@ -119,14 +119,7 @@ def race(
     if markdown is not None:
         text = [found["headline"], f"How far to trust it: {' '.join(trust)}"]
         write_text(markdown, "\n\n".join([*map(escape, text), render(shown)]))
-    if json_:
-        print_json(found)
-    else:
-        print_answer(found, shown)
-        print_views("", f"Written: {outcome.folder}")
-    if not answer.is_over:
-        say("Interrupted; this is the answer so far.")
-        raise typer.Exit(INTERRUPTED_EXIT_CODE)
+    print_answer(found, shown, as_json=json_)
     if answer.best is None:
         raise typer.Exit(CheckFailedError.exit_code)
 

@@ -7,6 +7,7 @@ trained alike and are judged by :mod:`ncfbench.racing.rule`; the rest is planned
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, TypeVar
 
+from ncfbench.errors import UsageError
 from ncfbench.racing.rule import Standing, decide
 from ncfbench.racing.rungs import FINALISTS, GROWTH, Pace, Plan, arms_of_rungs, plan_rungs
 from ncfbench.reporting.formats import three_digits
@@ -36,11 +38,18 @@ class Clock:
 
     Attributes:
         reserve_seconds: kept for the end of the race.
+
+    Raises:
+        UsageError: the budget is no time.
     """
 
     budget_seconds: float
     reserve_seconds: float
     began: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.budget_seconds < math.inf:
+            raise UsageError("--budget must be positive, for example 10m.")
 
     @property
     def spent(self) -> float:

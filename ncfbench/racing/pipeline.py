@@ -88,7 +88,9 @@ def race(
         target,
         _seeds(commands, seeds),
     )
-    _check(question)
+    if target is not None and not math.isfinite(target):
+        raise UsageError(f"--target {target}: give a number.")
+    clock = make_clock(budget_seconds)
     require_pausing()
     progress, programs = progress or Progress(), OtherPrograms()
     first = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(commands, question)
@@ -103,7 +105,6 @@ def race(
         stack.callback(progress.end)
         interrupted = stack.enter_context(deferred_signals(progress.say, STOPPING))
         programs.warn(progress.say)
-        clock = make_clock(budget_seconds)
         field = Field(
             question.metric,
             here,
@@ -152,13 +153,6 @@ def _seeds(commands: Sequence[Command], seeds: int | None) -> int:
             " takes its seed."
         )
     return seeds or (2 if have_seed else 1)
-
-
-def _check(question: Question) -> None:
-    if not (question.budget_seconds > 0 and math.isfinite(question.budget_seconds)):
-        raise UsageError("--budget must be positive, for example 10m.")
-    if question.target is not None and not math.isfinite(question.target):
-        raise UsageError(f"--target {question.target}: give a number.")
 
 
 def _digest(commands: Sequence[Command], question: Question) -> str:

@@ -37,8 +37,6 @@ LATER = 1.25
 """Time that is kept for a repeat, over that of the first seed."""
 MOST_REPEATS = 0.5
 """Share of the time left that repeats may take; else there are none."""
-LATE_SHARE = 0.5
-"""Share of the time left that an arm which had to wait for memory may take to catch up."""
 RESERVE = (2.5, 0.01, 0.2)
 """Kept for the end of the processes: seconds and a share of the budget, at most this share."""
 
@@ -57,8 +55,8 @@ def make_clock(budget_seconds: float) -> Clock:
 class Race(engine.Race[CommandArm]):
     """A race of commands.
 
-    Arms begin one after the other. Once half of them have two lines, rungs begin. An arm that lacks
-    memory begins when others have left.
+    Arms begin one after the other, as long as there is memory. Once half of them have two lines,
+    rungs begin.
 
     Args:
         judged: called after each rung.
@@ -128,8 +126,9 @@ class Race(engine.Race[CommandArm]):
         active = self.active
         silent = [arm.seconds for arm in active if not arm.lines]
         trained = silent or [arm.seconds for arm in active] or [0.0]
-        count = max(len(active) + len(self._waiting), 1)
-        share = FIRST_SHARE * self.clock.left / (self.pace().training * count * GROWTH)
+        share = (
+            FIRST_SHARE * self.clock.left / (self.pace().training * max(len(active), 1) * GROWTH)
+        )
         return max(statistics.median(trained), share, LEAST_CLOCK)
 
     def _start(self, arms: Sequence[CommandArm]) -> float:
@@ -157,17 +156,6 @@ class Race(engine.Race[CommandArm]):
                 f"{self.clock.spent:.0f} s: {arm.name} has printed no metric yet, but:"
                 f" {' | '.join(lines)}. {self.question.metric.advice(lines)}"
             )
-
-    def next_rung(self) -> float | None:
-        """Start arms that lacked memory, where there is some now and time to catch up; return the
-        clock of the next rung.
-        """
-        for arm in self._waiting:
-            needs = self.pace().opening + self.pace().training * self.reached
-            if needs < LATE_SHARE * self._left and arm.start():
-                self.turn(arm, TURN_SECONDS, _is_known)
-                arm.measure()
-        return super().next_rung()
 
     def turn(self, arm: CommandArm, seconds: float, is_over: Over) -> None:
         """Give an arm a turn, and say how its lines are read and how it ended."""
@@ -210,20 +198,11 @@ class Race(engine.Race[CommandArm]):
     @property
     def rung_seconds(self) -> float:
         """Seconds left once all have trained alike, less those of repeats."""
-        left = self._left
+        behind = sum(max(self.reached - arm.seconds, 0.0) for arm in self.active)
+        left = self.clock.left - self.pace().training * behind
         finalists = self.question.finalists(self.stayed)
         repeats = LATER * (self.question.seeds - 1) * self._seconds_of(finalists)
         return left - (repeats if repeats < MOST_REPEATS * left else 0.0)
-
-    @property
-    def _left(self) -> float:
-        """Seconds left once all have trained to the clock of the race."""
-        behind = sum(max(self.reached - arm.seconds, 0.0) for arm in self.active)
-        return self.clock.left - self.pace().training * behind
-
-    @property
-    def _waiting(self) -> list[CommandArm]:
-        return [arm for arm in self.firsts if arm.status is Status.WAITING]
 
     def _seconds_of(self, finalists: Mapping[CommandArm, float]) -> float:
         """Return the wall seconds that one more seed of each takes."""

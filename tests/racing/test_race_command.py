@@ -204,14 +204,6 @@ def test_the_field_is_limited_by_memory(monkeypatch):
     assert any("1 arm did not begin" in each for each in found["trust"])
 
 
-def test_an_arm_begins_when_memory_is_free_again(monkeypatch):
-    free = iter([1 << 50, 1000])
-    monkeypatch.setattr(arms_module, "available_memory", lambda: next(free, 1 << 50))
-    found = race(*V, "--try", "count=5,6", COUNT)
-    told = {name: (arm["lines"], arm["reason"]) for name, arm in by_name(found).items()}
-    assert told == {"count=5": (5, "by itself"), "count=6": (6, "by itself")}
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

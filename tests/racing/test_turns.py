@@ -22,11 +22,11 @@ from ncfbench.racing.summary import headline
 from ncfbench.statistics.intervals import LOSS_SPREAD, QUALITY_SPREAD
 
 
-def played(curves, budget, startup=0.0, room=math.inf, **asked):
+def played(curves, budget, startup=0.0, **asked):
     """Race curves to the end of a budget."""
     metric = Metric(str(asked.pop("name", "value")), minimize=bool(asked.pop("minimize", False)))
     question = Question(metric, budget, **asked)  # type: ignore[arg-type]
-    race, field = played_race(curves, question, startup, room)
+    race, field = played_race(curves, question, startup)
     race.run()
     return race, field
 
@@ -244,27 +244,6 @@ def test_arms_that_end_by_themselves_stay_in_the_answer():
     assert 12 <= field.clock.spent <= 18
     assert best_of(race).name == "a"
     assert {each.status for each in race.arms} == {Status.ENDED}
-
-
-@pytest.mark.parametrize(("end", "most"), [(100.0, 5), (12.0, 6)])
-def test_arms_enter_when_others_have_left(end, most):
-    """Three have room at a time, which others find where arms leave or end by themselves."""
-    curves = {f"arm {n}": rising(2.0 + n % 4, 0.6 if n == 4 else 0.1 * n, end) for n in range(6)}
-    race, field = played(curves, budget=250.0, room=3)
-    begun = [each for each in race.arms if each.readings]
-    assert len(begun) >= most
-    assert not any(each.reason == "no memory" for each in begun)
-    assert best_of(race).name == "arm 4"
-    assert field.clock.spent <= 250
-    assert field.room == 3 - len([each for each in race.arms if each.is_open])
-
-
-def test_arms_that_could_not_catch_up_do_not_enter():
-    """The two that have room stay until the end."""
-    curves = {name: rising(30.0) for name in "abc"}
-    race, field = played(curves, budget=60.0, room=2)
-    assert {each.name: each.status for each in race.arms}["c"] is Status.WAITING
-    assert field.clock.spent >= 50
 
 
 def test_finalists_are_repeated():
