@@ -20,7 +20,6 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.batches import BatchMaker
 from ncfbench.profiling.costs import SAMPLING, Points, Row, labels
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.signals import deferred_signals
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.timing.clock import format_duration
@@ -45,6 +44,7 @@ MOST_PASSES = 4
 ROUND_SECONDS = 60.0
 """A round has fewer passes, one at least, where more would take longer than this."""
 FEWEST_ROUNDS = 3
+"""Fewer show no spread."""
 BATCHES = 4
 """Batches of a size, which take turns."""
 WARM_UP = 4
@@ -54,9 +54,7 @@ would cost a shorter block too much.
 
 Call: TypeAlias = Callable[[], Any]
 """Runs a program once; returns an array, or a tree of them, to wait for."""
-Stop: TypeAlias = Callable[[], bool]
-"""Says when to stop early."""
-Block: TypeAlias = Callable[[Stop], Mapping[str, tuple[int, float]]]
+Block: TypeAlias = Callable[[], Mapping[str, tuple[int, float]]]
 """Returns calls and seconds, by part."""
 
 
@@ -108,40 +106,27 @@ def plan_round(programs: Sequence[Timed]) -> tuple[int, float]:
 
 
 def measure_rounds(programs: Sequence[Timed], n_rounds: int, progress: Progress) -> list[Row]:
-    """Return the rows of whole rounds; a signal ends them early.
-
-    Raises:
-        KeyboardInterrupt: fewer than :data:`FEWEST_ROUNDS` are done.
-    """
+    """Return the rows of some rounds."""
     passes, seconds = plan_round(programs)
     progress.say(f"{n_rounds} rounds of about {format_duration(seconds)} each.")
     samples: list[Row] = []
-    message = "Stopping; whole rounds are kept. Ctrl-C again stops at once."
-    with deferred_signals(progress.say, message) as stop:
-        for number in range(n_rounds):
-            begin = time.perf_counter()
-            rows = measure_round(number, programs, passes, stop)
-            if stop():
-                if number < FEWEST_ROUNDS:
-                    raise KeyboardInterrupt
-                break
-            samples += rows
-            progress.say(f"Round {number + 1} of {n_rounds}: {time.perf_counter() - begin:.1f} s")
+    for number in range(n_rounds):
+        begin = time.perf_counter()
+        samples += measure_round(number, programs, passes)
+        progress.say(f"Round {number + 1} of {n_rounds}: {time.perf_counter() - begin:.1f} s")
     return samples
 
 
-def measure_round(number: int, programs: Sequence[Timed], passes: int, stop: Stop) -> list[Row]:
-    """Return one row for each block; nothing once ``stop()`` is true."""
+def measure_round(number: int, programs: Sequence[Timed], passes: int) -> list[Row]:
+    """Return one row for each block."""
     rng = np.random.default_rng(number)
     rows: list[Row] = []
     for _ in range(passes):
         for index in rng.permutation(len(programs)):
             program = programs[index]
-            for part, (calls, seconds) in program.block(stop).items():
+            for part, (calls, seconds) in program.block().items():
                 row: Row = {"round": number, "sampler": program.sampler, "part": part}
                 rows.append(row | {"size": program.size, "calls": calls, "seconds": seconds})
-            if stop():
-                return []
     return rows
 
 
@@ -161,10 +146,7 @@ def timed(part: str, size: int, call: Call) -> Timed:
     once = block(1)
     calls = int(np.clip(BLOCK_SECONDS / max(once, 1e-6), 1, MOST_CALLS))
 
-    def measure(stop: Stop) -> Mapping[str, tuple[int, float]]:
-        return {part: (calls, block(calls))}
-
-    return Timed(size, None, measure, calls * once)
+    return Timed(size, None, lambda: {part: (calls, block(calls))}, calls * once)
 
 
 def timed_steps(points: Points, maker: BatchMaker, steps: Steps) -> list[Timed]:
@@ -186,15 +168,15 @@ def timed_sampler(name: str, loop: TimedLoop, sampler: Sampler) -> list[Timed]:
     slots, n_alone = loop.item_slots, min(32, iterations)
     starts = count(0, n_alone)
 
-    def full(stop: Stop) -> Mapping[str, tuple[int, float]]:
-        loop.full_block(iterations, stop=stop)
+    def full() -> Mapping[str, tuple[int, float]]:
+        loop.full_block(iterations)
         return _accounts(loop)
 
-    def step(stop: Stop) -> Mapping[str, tuple[int, float]]:
+    def step() -> Mapping[str, tuple[int, float]]:
         loop.step_block(iterations // 2)
         return _accounts(loop)
 
-    def alone(stop: Stop) -> Mapping[str, tuple[int, float]]:
+    def alone() -> Mapping[str, tuple[int, float]]:
         seconds = sampling_seconds(sampler, slots, next(starts), n_alone, loop.trainer.layout.put)
         return {part: (n_alone, value) for part, value in seconds.items()}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
-from ncfbench.profiling.costs import PARTS, SAMPLING
+from ncfbench.profiling.costs import PARTS
 from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
 from ncfbench.statistics.speedups import ROUNDS_OF_INTERVALS
@@ -52,7 +52,7 @@ def write(runs_dir: Path, profile: Mapping[str, Sequence[Row]]) -> None:
 
 
 def profile_tables(profile: Mapping[str, Sequence[Row]]) -> list[Table]:
-    """Return the unit costs, counts, predictions and sampling costs of a profile."""
+    """Return the unit costs, counts and predictions of a profile."""
     rows = profile["costmodel"]
     first = rows[0]
     words = [first["dataset"], find_encoder(first["encoder"]).title, find_loss(first["loss"]).title]
@@ -62,7 +62,6 @@ def profile_tables(profile: Mapping[str, Sequence[Row]]) -> list[Table]:
         _unit_costs(profile["unitcost"], name),
         _counts(rows, name),
         _predictions(rows, name),
-        _sampling(rows, name),
     ]
 
 
@@ -165,14 +164,4 @@ def _predictions(rows: Sequence[Row], name: str) -> Table:
             else f"{source}; intervals need --rounds {ROUNDS_OF_INTERVALS} or more.",
         ],
         name="predictions",
-    )
-
-
-def _sampling(rows: Sequence[Row], name: str) -> Table:
-    return Table.of(
-        f"What the sampler costs, in milliseconds of an iteration: {name}",
-        [SAMPLER, *(Col(part, f"{part}_seconds", ".3f", scale=1e3) for part in SAMPLING)],
-        rows,
-        ["Draw, assemble, transfer: alone, on one core."],
-        name="sampling",
     )

@@ -119,5 +119,5 @@ def test_steps_train_with_one_state(tiny, monkeypatch):
         done: list[int] = []
         program = timed("step by items", 12, lambda done=done: done.append(1))
         assert len(done) == 2, "to compile, and to know its seconds"
-        ((counted, _),) = program.block(lambda: False).values()
+        ((counted, _),) = program.block().values()
         assert (counted, len(done)) == (calls, 2 + calls + (calls > 1))
