@@ -11,6 +11,7 @@ import psutil
 
 BUSY_SHARE = 0.2
 """A machine is busy if other programs use at least this share of its cores."""
+BUSY_REMEDY = "Timings will be inflated; wait for them to finish or stop them."
 LEAST_SECONDS = 0.2
 """Shortest time over which a use is measured: the system counts in hundredths of a second."""
 
@@ -42,20 +43,17 @@ class OtherPrograms:
 
     def warn(self, say: Callable[[str], None]) -> None:
         """Say how busy other programs keep the machine, if they do."""
-        if (used := self.describe()) is not None:
-            say(
-                f"Warning: other programs use {used}. Timings will be inflated; wait for them to"
-                " finish or stop them."
-            )
+        if used := self.describe():
+            say(f"Warning: other programs use {used}. {BUSY_REMEDY}")
 
 
 def _busy_seconds() -> float:
     """Return the busy seconds of this process's cores, less those of its own programs."""
-    every, own = psutil.cpu_times(percpu=True), psutil.Process()
-    busy = sum(every[core].user + every[core].system for core in own_cores())
-    times = [own.cpu_times()]
-    for child in own.children(recursive=True):
+    cores, process = psutil.cpu_times(percpu=True), psutil.Process()
+    busy = sum(cores[core].user + cores[core].system for core in own_cores())
+    times = [process.cpu_times()]
+    for child in process.children(recursive=True):
         with suppress(psutil.Error):  # it has ended, and counts as its parent's
             times.append(child.cpu_times())
     ended = times[0].children_user + times[0].children_system
-    return float(busy - ended - sum(each.user + each.system for each in times))
+    return float(busy - ended - sum(time_.user + time_.system for time_ in times))

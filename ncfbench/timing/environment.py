@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from ncfbench import __version__
-from ncfbench.storage.free_space import CONTROL_GROUP, available_memory
+from ncfbench.storage.free_space import CONTROL_GROUP
 from ncfbench.timing import allocator
 from ncfbench.timing.contention import own_cores
 
@@ -52,9 +52,7 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
         "cores": len(own_cores()),
         "machine_cores": psutil.cpu_count(),
         "core_quota": _core_quota(),
-        "governor": _first_line(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
         "memory_bytes": int(psutil.virtual_memory().total),
-        "memory_available_bytes": available_memory(),
         "accelerators": accelerators(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
@@ -67,7 +65,6 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
         "ncfbench": __version__,
         "commit": _commit(),
         "host_key": host_key(),
-        "load_average": list(psutil.getloadavg()),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
     if mesh is not None:
@@ -137,15 +134,11 @@ def _variables() -> dict[str, str]:
 
 def _core_quota() -> float | None:
     """Return the cores' worth of time that the control group may use; None without a limit."""
-    words = (_first_line(CONTROL_GROUP / "cpu.max") or "max").split()
-    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0] != "max" else None
-
-
-def _first_line(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8").splitlines()[0].strip()
-    except (OSError, IndexError):
+        quota, period = (CONTROL_GROUP / "cpu.max").read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
         return None
+    return None if quota == "max" else int(quota) / int(period)
 
 
 def _commit() -> dict[str, Any] | None:
