@@ -2,7 +2,10 @@
 needed.
 """
 
+import os
 import re
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -11,9 +14,11 @@ import pytest
 from texts import FROM_SCRATCH
 from trial import Trial
 
+from ncfbench.timing import environment
 from ncfbench.training import evaluation
 from ncfbench.training.probe import Probe
 
+NAME = "JAX_DEFAULT_MATMUL_PRECISION"
 SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "layers": 1}
 SMALL |= dict.fromkeys(("dimension", "filters", "word_dimension", "lstm_units", "gru_units"), 8)
 SMALL |= {"width": 8, "feed_forward": 8}
@@ -34,6 +39,20 @@ def assert_full(lines):
         assert operands is not None
         assert set(re.findall(r"\b(HIGHEST|HIGH|DEFAULT)\b", line)) == {"HIGHEST"}, line
         assert set(operands.groups()) == {"f32"}, line
+
+
+@pytest.mark.parametrize(
+    ("variables", "precision"), [({}, "float32"), ({NAME: "tensorfloat32"}, "tensorfloat32")]
+)
+def test_a_variable_of_jax_names_another_precision(variables, precision):
+    """It is part of the environment, so that times of two precisions are never compared."""
+    assert NAME in environment.VARIABLES
+    words = "import ncfbench.models, jax; print(jax.config.jax_default_matmul_precision)"
+    others = {name: value for name, value in os.environ.items() if name != NAME}
+    printed = subprocess.run(
+        [sys.executable, "-c", words], env=others | variables, capture_output=True, check=True
+    )
+    assert printed.stdout.decode().strip() == precision
 
 
 @pytest.mark.parametrize("encoder", FROM_SCRATCH)
