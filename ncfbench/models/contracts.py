@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -66,16 +66,13 @@ def _require_content(config: RunConfig, data: DataFacts) -> None:
 
 @functools.cache
 def _require_plugins(config: RunConfig, data: DataFacts, length: int) -> None:
-    checks: dict[str, Callable[[], Faults]] = {
-        "encoder": lambda: _encoder_faults(config, data, length),
-        "loss": lambda: _loss_faults(config),
-    }
+    checks = {"encoder": _encoder_faults(config, data, length), "loss": _loss_faults(config)}
     for kind, faults in checks.items():
         name = getattr(config, kind)
         if name in BUILT_IN[kind]:
             continue
         try:
-            for fault in faults():
+            for fault in faults:
                 raise UsageError(f"The {kind} {name} {fault}.")
         except NcfbenchError:
             raise
@@ -97,15 +94,12 @@ def _line(error: Exception, plugin: type) -> str:
 def _encoder_faults(config: RunConfig, data: DataFacts, length: int) -> Faults:
     """Yield faults of shape, of values, and of a vector that depends on padding."""
     module = find("encoder", config.encoder).load()(config, data, rngs=nnx.Rngs(config.seed))
-    graph, parameters = nnx.split(module)
     rng, longest = np.random.default_rng(0), max(length // 2, 1)
     # Biases that are zero would hide faults.
-    parameters = jax.tree.map(lambda leaf: leaf + rng.normal(0, 0.1, leaf.shape), parameters)
-
-    @jax.jit
-    def encode(inputs: EncoderInput) -> Any:
-        return nnx.merge(graph, parameters)(inputs)
-
+    nnx.update(
+        module, jax.tree.map(lambda leaf: leaf + rng.normal(0, 0.1, leaf.shape), nnx.state(module))
+    )
+    encode = nnx.jit(lambda module, texts: module(texts))
     lengths = np.minimum([longest, (longest + 1) // 2, 0, 1, 2, 3, longest], longest)
     lengths = (lengths * bool(data.words)).astype(np.int32)
     tokens = rng.integers(1, max(data.words, 1) + 1, (ITEMS, 2 * longest), np.int32)
@@ -115,11 +109,11 @@ def _encoder_faults(config: RunConfig, data: DataFacts, length: int) -> Faults:
     arrays = items, tokens * present, present, lengths, features if data.item_features else None
     padded = EncoderInput(*jax.device_put(arrays))
     texts = padded._replace(tokens=padded.tokens[:, :longest], present=padded.present[:, :longest])
-    vectors = encode(padded)
+    vectors = encode(module, padded)
     yield from _shape_faults(vectors, (ITEMS, config.dimension), f"for {ITEMS} items")
     if not jnp.isfinite(vectors).all():
         yield "returns vectors that are not finite"
-    if not _are_alike(vectors, encode(texts), np.abs(vectors).max()):
+    if not _are_alike(vectors, encode(module, texts), np.abs(vectors).max()):
         yield (
             "gives a text another vector where more padding follows its last word: leave out"
             " tokens at which texts.present is false"
