@@ -17,8 +17,7 @@ import matplotlib.pyplot as plt
 import ncfbench
 from ncfbench.config import RunConfig
 from ncfbench.reporting.answers import Answer
-from ncfbench.reporting.blends import blend_of
-from ncfbench.reporting.floors import FloorResult
+from ncfbench.reporting.floors import FloorResult, blend_of
 from ncfbench.reporting.quality import TEST_RECALL
 
 RECORDS = Path(__file__).parents[1] / "results" / "good-start"

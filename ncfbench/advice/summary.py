@@ -12,9 +12,8 @@ from typing import Any
 
 from ncfbench.advice.answer import RaceAnswer
 from ncfbench.advice.question import METRIC, Question
-from ncfbench.reporting.answers import Caveat
+from ncfbench.reporting.answers import Caveat, best_caveats, busy_caveats, floor_caveats
 from ncfbench.reporting.arms import Arm
-from ncfbench.reporting.caveats import best_caveats, busy_caveats, floor_caveats
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views import answers, sentences

@@ -136,8 +136,7 @@ def run(
 def _print_results(
     record: RunRecord, floors: Sequence[FloorResult], data_dir: Path | None, *, json_: bool
 ) -> None:
-    from ncfbench.reporting.blends import blend_of
-    from ncfbench.reporting.floors import compare
+    from ncfbench.reporting.floors import blend_of, compare
     from ncfbench.reporting.quality import quality_of
     from ncfbench.reporting.views.answers import measured_values
     from ncfbench.reporting.views.run import ledger_table, run_table

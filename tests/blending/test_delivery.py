@@ -17,8 +17,7 @@ from ncfbench.data.store import prepare
 from ncfbench.floors.floor import floor
 from ncfbench.floors.kept import named
 from ncfbench.floors.kept import read as read_floors
-from ncfbench.reporting.blends import blend_of
-from ncfbench.reporting.floors import compare, floors_of
+from ncfbench.reporting.floors import blend_of, compare, floors_of
 from ncfbench.reporting.quality import quality_of
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import schemas, tables

@@ -11,8 +11,7 @@ from independent.records import RECALL, error_of, read_runs, soonest
 from invoked import check, invoke
 from kept import REPOSITORY, kept
 
-from ncfbench.reporting.answers import FALLING, worth
-from ncfbench.reporting.caveats import caveats
+from ncfbench.reporting.answers import FALLING, caveats, worth
 from ncfbench.reporting.render import html
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.views import answers as views

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.answers import Answer
@@ -23,11 +23,14 @@ from ncfbench.reporting.figures.drawing import (
     styles_of,
     thin,
 )
-from ncfbench.reporting.frames import Run, by_variant
+from ncfbench.reporting.frames import Run, by_variant, paired
 from ncfbench.reporting.quality import RECALL, TEST_RECALL
-from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
 from ncfbench.runs import labels
+from ncfbench.runs.arms import Variant
+from ncfbench.runs.curves import falling
+from ncfbench.statistics import speedups
 
+TARGET_MEASURES = ("probe_loss", "test_recall_at_50")
 MOST_NAMED = 8
 """Arms of an answer that are named and coloured; the others are grey."""
 FADED = 0.3
@@ -93,6 +96,41 @@ def _levels(answer: Answer) -> dict[str, tuple[float, str]]:
     levels = {floor.label(): (floor.value("test") or 0.0, ":") for floor in answer.floors}
     recalls = [blend.reported.recall for blend in answer.blends]
     return levels | {f"both {recall:.3f}": (recall, "--") for recall in recalls}
+
+
+class Target(NamedTuple):
+    """A level of a measure, with the speedup of a variant in reaching it."""
+
+    variant: Variant
+    level: float
+    speedup: speedups.AtTarget
+
+
+def sensitivity(runs: Sequence[Run], measure: str) -> list[Target]:
+    """Return every arm of a group at every level, from the first to the last that any run
+    reached.
+
+    A loss level is reached where the probe first comes down to it, a recall level where test
+    recall@50 first rises to it, both linear between evaluations. The levels are common to all
+    variants and seeds. A seed is censored at a level that it does not reach, or that it has passed
+    at its first evaluation (:class:`ncfbench.statistics.speedups.AtTarget`).
+    """
+    pairs: dict[Variant, list[tuple[speedups.Arm, speedups.Arm]]] = {}
+    for variant, by_seed in by_variant(runs).items():
+        both = paired(by_seed.values())
+        is_baseline = variant == next(iter(by_seed.values())).baseline
+        if is_baseline or any(run.shorter is None for run, _ in both):
+            continue
+        curves = [(falling(run, measure), falling(base, measure)) for run, base in both]
+        if curves and all(arm.losses for pair in curves for arm in pair):
+            pairs[variant] = curves
+    sign = -1 if measure == "test_recall_at_50" else 1
+    levels = speedups.levels([arm for curves in pairs.values() for pair in curves for arm in pair])
+    return [
+        Target(variant, sign * level, speedups.speedup_at([level] * len(curves), curves))
+        for variant, curves in pairs.items()
+        for level in levels
+    ]
 
 
 def draw_targets(runs: Sequence[Run]) -> Drawing | None:

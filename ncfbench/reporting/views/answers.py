@@ -10,11 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
-from ncfbench.reporting.answers import Answer, worth
+from ncfbench.reporting.answers import Answer, caveats, worth
 from ncfbench.reporting.arms import Arm
-from ncfbench.reporting.blends import BlendResult
-from ncfbench.reporting.caveats import caveats
-from ncfbench.reporting.floors import FloorResult, Standing, standing
+from ncfbench.reporting.floors import BlendResult, FloorResult, Standing, standing
 from ncfbench.reporting.formats import three_digits, with_error
 from ncfbench.reporting.frames import grouped
 from ncfbench.reporting.quality import (

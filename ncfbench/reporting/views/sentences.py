@@ -12,8 +12,7 @@ from ncfbench.data.content import Split
 from ncfbench.errors import either
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.arms import Arm
-from ncfbench.reporting.blends import BlendResult
-from ncfbench.reporting.floors import FloorResult, Standing, compare, standing
+from ncfbench.reporting.floors import BlendResult, FloorResult, Standing, compare, standing
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import RECALL, Quality
 from ncfbench.runs.labels import flags
