@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.failures import reporting, typed
+from ncfbench.cli.failures import reporting
 from ncfbench.cli.options import option
 from ncfbench.cli.output import print_answer, progress_bar
 from ncfbench.errors import CheckFailedError
@@ -107,31 +106,17 @@ def race(
         seeds=seeds,
         progress=progress_bar(quiet=quiet),
     )
-    answer = outcome.answer
+    answer, best = outcome.answer, outcome.answer.best
     shown, trust = summary.answer_tables(answer), summary.caveats(answer)
-    steps = summary.next_steps(answer, _longer(2 * seconds))
     found = as_json(answer) | {
         "headline": summary.headline(answer),
         "trust": trust,
-        "next": [{"purpose": purpose, "command": text} for purpose, text in steps],
+        "next": [{"purpose": "To train it", "command": best.arm.command.filled()}] if best else [],
         "folder": str(outcome.folder),
     }
     if markdown is not None:
         text = [found["headline"], f"How far to trust it: {' '.join(trust)}"]
         write_text(markdown, "\n\n".join([*map(escape, text), render(shown)]))
     print_answer(found, shown, as_json=json_)
-    if answer.best is None:
+    if best is None:
         raise typer.Exit(CheckFailedError.exit_code)
-
-
-def _longer(seconds: float) -> str:
-    """Return the command line that was typed, with another budget."""
-    words, budget = list(typed), f"{seconds:g}s" if seconds % 60 else f"{seconds / 60:g}m"
-    for index, word in enumerate(words):
-        if word == "--budget" and index + 1 < len(words):
-            words[index + 1] = budget
-        elif word.startswith("--budget="):
-            words[index] = f"--budget={budget}"
-    if not any(word.partition("=")[0] == "--budget" for word in words):
-        words[1:1] = ["--budget", budget]
-    return shlex.join(["ncfbench", *words])

@@ -17,7 +17,7 @@ from pathlib import Path
 from ncfbench.racing.clock import Reading, Timeline
 from ncfbench.racing.commands import Command
 from ncfbench.racing.engine import Arm, Clock, Over, Status, end_all
-from ncfbench.racing.metric import Metric
+from ncfbench.racing.metric import HINT, Metric
 from ncfbench.racing.process import GRACE_SECONDS, Process
 from ncfbench.racing.rule import Standing
 from ncfbench.reporting.table import slug
@@ -88,7 +88,6 @@ class CommandArm(Arm):
         running_seconds: without pauses.
         memory_bytes: that it holds; 0 while unknown.
         bunched: lines with a metric that came together with a later one.
-        doubt: why its lines seem to be of several series.
         is_open: True from its start to its end.
     """
 
@@ -97,7 +96,7 @@ class CommandArm(Arm):
         self.command, self.field, self.number = command, field, number
         self.timeline = Timeline()
         self.running_seconds, self.memory_bytes, self.bunched = 0.0, 0, 0
-        self.doubt, self.is_open = "", False
+        self.is_open = False
         self.process: Process | None = None
         self._deadline = 0.0
 
@@ -209,7 +208,7 @@ class CommandArm(Arm):
             self.reason = f"its metric became {process.diverged}"
         silent = self.running_seconds - (self.readings[-1].running if self.readings else 0.0)
         if silent > self.field.silence_seconds:
-            said = f"{self.last_words}. {self.field.metric.advice([*process.last_lines])}"
+            said = f"{self.last_words}. {HINT}"
             said = "since its last one" if self.readings else said
             self.status = Status.FAILED
             self.reason = f"no metric in {silent:.0f} s of running, {said}"

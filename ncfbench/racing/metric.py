@@ -6,7 +6,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -30,7 +30,8 @@ OTHERS = (
 )
 """Numbers of a JSON line that are never the metric, unless it is named."""
 DEFAULT = "metric"
-MOST_PROPOSED = 5
+HINT = r"--metric is the name of a number in lines of JSON, or an expression: 'recall\W+([0-9.]+)'."
+"""Help where lines hold no metric."""
 
 
 class Line(NamedTuple):
@@ -152,19 +153,6 @@ class Metric:
         expression = self.pattern.pattern if self.pattern else _in_words(self.name)
         return "--metric " + shlex.quote(rf"^(?=.*\bWORD\b).*?{expression}")
 
-    def advice(self, lines: Iterable[str]) -> str:
-        """Return what to do about lines that hold no metric."""
-        if self.pattern is not None:
-            return "Does --metric match its lines?"
-        for line in lines:
-            paths = [path for path in _numbers(fields_of(line)) if _last(path) not in OTHERS]
-            if paths:
-                names = either(paths[:MOST_PROPOSED], "and")
-                alike = [path for path in paths if self.key and self.key in path]
-                return f"Lines of JSON hold {names}: give --metric {_best(alike or paths)}."
-        expression = shlex.quote(_in_words(self.key or "recall"))
-        return f"For words give an expression: --metric {expression}."
-
     def _matched(self, line: str) -> _Numbers:
         assert self.pattern is not None
         matches = matches_in(self.pattern, line)
@@ -213,17 +201,12 @@ _Numbers = tuple[float | None, float | None]
 _NOTHING: _Numbers = None, None
 
 
-def _numbers(fields: Mapping[Any, Any]) -> list[str]:
-    """Return the paths of the numbers of nested objects, also of those that are texts."""
-    return [path for path, value in flat(fields) if is_number(value)]
-
-
 def _path_of(fields: Mapping[str, Any], key: str) -> str | None:
     """Return the path of a key: its own, or that of the only nested number of this name."""
     if key in fields:
         return key
-    paths = [path for path in _numbers(fields) if f".{path}".endswith(f".{key}")]
-    return _only(paths)
+    numbers = (path for path, value in flat(fields) if is_number(value))
+    return _only([path for path in numbers if f".{path}".endswith(f".{key}")])
 
 
 def _only_number(fields: dict[str, Any], seen: str | None) -> str | None:

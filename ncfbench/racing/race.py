@@ -11,8 +11,8 @@ from typing import ClassVar
 from ncfbench.errors import CheckFailedError
 from ncfbench.racing import engine
 from ncfbench.racing.arm import CommandArm
-from ncfbench.racing.clock import doubt
 from ncfbench.racing.engine import Clock, Over, Status, end_all
+from ncfbench.racing.metric import HINT
 from ncfbench.racing.question import FINALISTS, Question
 from ncfbench.racing.rungs import Pace
 
@@ -73,7 +73,6 @@ class Race(engine.Race[CommandArm]):
         self._wall = self._ran = 0.0
         self._latest = math.inf
         """Clock from which an arm can no longer tie with the first at the target."""
-        self._said: set[str] = set()
 
     @property
     def active(self) -> list[CommandArm]:
@@ -114,8 +113,8 @@ class Race(engine.Race[CommandArm]):
             self.train(known[:1], GROWTH * known[0].seconds, _is_paced)
         if not any(arm.readings for arm in self.firsts):
             first = self.firsts[0]
-            lines = [*first.process.last_lines] if first.process else []
-            hint = self.question.metric.advice(lines) if lines else "Give a larger --budget."
+            has_printed = first.process is not None and first.process.last_lines
+            hint = HINT if has_printed else "Give a larger --budget."
             why = first.reason and f"{first.reason}."
             why = why or f"it ran {first.running_seconds:.0f} s. {hint}"
             raise CheckFailedError(f"No arm printed a metric. {first.name}: {why}")
@@ -154,11 +153,11 @@ class Race(engine.Race[CommandArm]):
         if lines and not arm.readings:
             self.say(
                 f"{self.clock.spent:.0f} s: {arm.name} has printed no metric yet, but:"
-                f" {' | '.join(lines)}. {self.question.metric.advice(lines)}"
+                f" {' | '.join(lines)}. {HINT}"
             )
 
     def turn(self, arm: CommandArm, seconds: float, is_over: Over) -> None:
-        """Give an arm a turn, and say how its lines are read and how it ended."""
+        """Give an arm a turn, and say how it ended."""
         began, before = self.clock.spent, arm.running_seconds
         try:
             super().turn(arm, min(seconds, max(self.clock.left, 0.0)), is_over)
@@ -169,7 +168,6 @@ class Race(engine.Race[CommandArm]):
         times = [self.question.time_to_goal(first) for first in self.firsts]
         first = min((at for at in times if at is not None), default=math.inf)
         self._latest = self.question.spread.factor * first
-        self._say_how_lines_are_read(arm)
         if not arm.can_train:
             self.say(f"{self.clock.spent:.0f} s: {arm.name}: {arm.status}, {arm.reason}.")
             end_all([arm])
@@ -180,20 +178,6 @@ class Race(engine.Race[CommandArm]):
         known = [line.startup_seconds for line in timelines if len(line.readings) > 1]
         for timeline in timelines:
             timeline.expected_startup = statistics.median(known) if known else 0.0
-
-    def _say_how_lines_are_read(self, arm: CommandArm) -> None:
-        """Say once how lines are read, and which of them seem to be of several series."""
-        metric = self.question.metric
-        if why := doubt(arm.readings[:]):
-            arm.doubt = (
-                f"Lines of {arm.name} seem to be of several series, since {why}, and all"
-                f" count. Choose one by a word of its lines, as in {metric.narrowed}."
-            )
-        doubts = [other.doubt for other in self.arms if other.doubt]
-        for text in [*metric.notes, *doubts[:1]] if arm.readings else ():
-            if text not in self._said:
-                self._said.add(text)
-                self.say(text)
 
     @property
     def rung_seconds(self) -> float:

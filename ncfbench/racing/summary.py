@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ncfbench.racing.answer import Answer, ArmResult
+from ncfbench.racing.clock import doubt
 from ncfbench.racing.direction import chance_of
 from ncfbench.racing.question import FINALISTS
 from ncfbench.reporting.formats import counted, three_digits
@@ -93,28 +94,18 @@ def _of_seeds(answer: Answer, best: ArmResult) -> list[str]:
 def _doubts(answer: Answer) -> list[str]:
     """Return why the metric may be read wrongly."""
     arms, question, texts = [result.arm for result in answer.results], answer.question, []
-    if doubts := [arm.doubt for arm in arms if arm.doubt]:
+    if doubts := {arm.name: why for arm in arms if (why := doubt(arm.readings))}:
+        name, why = next(iter(doubts.items()))
         more = f" So are those of {len(doubts) - 1} more." if len(doubts) > 1 else ""
-        texts.append(doubts[0] + more)
+        texts.append(
+            f"Lines of {name} seem to be of several series, since {why}, and all count. Choose one"
+            f" by a word of its lines, as in {question.metric.narrowed}.{more}"
+        )
     if question.metric.minimize is None and question.goes_wrong(arms, is_last=True):
         way = "rise" if question.metric.is_less_better else "fall"
         name = question.metric.name
         texts.append(f"Values of {name} {way} in half of the arms or more: is that really worse?")
     return texts
-
-
-def next_steps(answer: Answer, again: str) -> list[tuple[str, str]]:
-    """Return what to do next: purposes and commands.
-
-    Args:
-        again: the command of the race with a larger budget.
-    """
-    steps = []
-    if answer.best is not None:
-        steps.append(("To train it", answer.best.arm.command.filled()))
-    if again:
-        steps.append(("To be surer", again))
-    return steps
 
 
 def answer_tables(answer: Answer) -> list[Table]:

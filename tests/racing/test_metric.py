@@ -175,23 +175,6 @@ def test_a_name_says_what_is_better(metric, minimize, is_less, said):
     assert bool(found.notes) == bool(said)
 
 
-@pytest.mark.parametrize(
-    ("metric", "lines", "advice"),
-    [
-        ("recall", ["{", ' "recall": 0.3,'], r"--metric 'recall\W+([0-9.]+)'"),
-        ("recall", ["epoch 3 recall=0.3"], r"--metric 'recall\W+([0-9.]+)'"),
-        ("recall", ['{"eval_loss": 2, "eval_recall": 1}'], "give --metric eval_recall."),
-        (None, ['{"step": 2, "eval": {"recall": 1}}'], "hold eval.recall: give --metric eval.rec"),
-        (None, ["recall 0.3"], r"--metric 'recall\W+([0-9.]+)'"),
-        ("x=(.)", ["recall 0.3"], "Does --metric match its lines?"),
-    ],
-)
-def test_lines_without_a_metric_bring_advice(metric, lines, advice):
-    read = Metric.of(metric)
-    assert [*map(read.read, lines)] == [None] * len(lines)
-    assert advice in read.advice(lines)
-
-
 def test_metrics_have_names():
     names = {
         r'"val_loss": ([0-9.]+)': "val_loss",
