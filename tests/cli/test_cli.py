@@ -264,7 +264,7 @@ def test_the_live_display(width):
     row = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"))
     live.begin("tiny cnn sg strat-ns", 120_000, 0)
     for iteration, epoch in ((0, 0.0), (30_000, 7.5), (40_000, 10.0)):
-        live.advance(iteration, 987.0)
+        live.move(iteration)
         losses = {"probe_loss": 5.25, "test_recall_at_50": 0.25 if epoch == 10 else None}
         live.record({**row, **losses, "iteration": iteration, "epoch": epoch, "train_seconds": 9.0})
         live.bars.refresh()
@@ -295,7 +295,7 @@ def test_iterations_hardly_draw(monkeypatch):
     drawn: list[object] = []
     monkeypatch.setattr(live.bars, "refresh", lambda: drawn.append(None))
     for iteration in range(1000):
-        live.advance(iteration, 9.0)
+        live.move(iteration)
     assert len(drawn) <= 10 / 2.0
     assert not live.bars.live.auto_refresh
     live.end()
@@ -313,7 +313,7 @@ def test_a_race_shows_one_bar(monkeypatch):
         arm = ArmProgress(race, "iid b=64", spent=lambda: 130.4)
         arm.begin("tiny mf sg iid", 900, 0)
         arm.record(row)
-        arm.advance(1200, 9.0)
+        arm.move(1200)
         if race.bars is not None:
             race.bars.refresh()
         race.end()
@@ -330,9 +330,9 @@ def test_plain_progress_breaks_a_long_silence(monkeypatch):
     out = io.StringIO()
     plain = Progress(Console(file=out))
     plain.begin("tiny", 100, 0)
-    plain.advance(10, 9.0)
+    plain.move(10)
     monkeypatch.setattr("ncfbench.runs.progress.SILENCE_SECONDS", 0.0)
-    plain.advance(20, 9.0)
+    plain.move(20)
     plain.embedded(640, 1965)
     assert out.getvalue().splitlines() == [
         "tiny: 100 iterations",
