@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from ncfbench.runs import folder as runs
 from ncfbench.runs.convergence import above_chance_at
 from ncfbench.runs.curves import curve_of
 from ncfbench.runs.folder import RunRecord
-from ncfbench.runs.progress import ArmProgress, Progress
+from ncfbench.runs.progress import Progress, describe_quality
 from ncfbench.runs.quality import COMPARED, n_ranked
 from ncfbench.training.train import Run
 from ncfbench.training.turns import Turns
@@ -206,7 +207,7 @@ class RunArm(Arm):
         if self._folder is not None or self.runs.left() < self.opening:
             return
         began, runs = time.perf_counter(), self.runs
-        shown = _Shown(runs, self.name)
+        shown = ArmProgress(runs, self.name)
         runs.turns.open(self, self.config, shown, stops_at_epochs=False)
         if self.run is not None:
             self._folder = self.run.recorder.folder
@@ -290,15 +291,31 @@ def chance(dataset: Dataset, split: Split) -> float:
     return float(np.mean(np.minimum(COMPARED / n_ranked(dataset, split), 1.0)))
 
 
-class _Shown(ArmProgress):
-    """Shows an arm in the bar of the race; ends what embeds items where no time is left."""
+class ArmProgress(Progress):
+    """Shows an arm in the bar of the race, which counts seconds; ends what embeds items where no
+    time is left.
+    """
+
+    _measure = ""
 
     def __init__(self, shared: Runs, name: str) -> None:
-        super().__init__(shared.progress, name, spent=lambda: shared.clock.spent)
+        super().__init__(name=name)
         self.shared = shared
+
+    def move(self, done: int, text: str | None = None, state: str = "") -> None:
+        """Show the arm's iteration, and its last measure."""
+        self._draw(f"iteration {done:,}{self._measure}")
+
+    def record(self, row: Mapping[str, Any]) -> None:
+        """Keep the recall of a row for what is shown next."""
+        for recall in describe_quality(row)[1:2]:
+            self._measure = f", {recall}"
 
     def embedded(self, done: int, total: int) -> None:
         """Show the items in place of the iteration."""
         super().embedded(done, total)
         if self.shared.clock.left < self.shared.saving():
             raise OutOfTimeError
+
+    def _draw(self, text: str | None, **more: Any) -> None:
+        self.shared.progress.move(int(self.shared.clock.spent), self.name, f", {text}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -120,33 +120,6 @@ class Progress:
                 more["description"] = f"{self.name} {text}".strip()
             self.bars.update(self._task, **more)
             self.bars.refresh()
-
-
-class ArmProgress(Progress):
-    """Shows an arm of a race in the bar of the race, which counts seconds.
-
-    Args:
-        race: shows the race.
-        spent: returns the seconds that the race has taken.
-    """
-
-    _measure = ""
-
-    def __init__(self, race: Progress, name: str, *, spent: Callable[[], float]) -> None:
-        super().__init__(name=name)
-        self.race, self.spent = race, spent
-
-    def move(self, done: int, text: str | None = None, state: str = "") -> None:
-        """Show the arm's iteration, and its last measure."""
-        self._draw(f"iteration {done:,}{self._measure}")
-
-    def record(self, row: Mapping[str, Any]) -> None:
-        """Keep the recall of a row for what is shown next."""
-        for recall in describe_quality(row)[1:2]:
-            self._measure = f", {recall}"
-
-    def _draw(self, text: str | None, **more: Any) -> None:
-        self.race.move(int(self.spent()), self.name, f", {text}")
 
 
 def describe_quality(row: Mapping[str, Any]) -> list[str]:

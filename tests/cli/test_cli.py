@@ -20,12 +20,13 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from ncfbench import __main__ as entry
+from ncfbench.advice.arms import ArmProgress
 from ncfbench.catalog import SAMPLERS
 from ncfbench.cli import app
 from ncfbench.config import complete, digest, merge
 from ncfbench.data import store
 from ncfbench.data.sources import SOURCES
-from ncfbench.runs.progress import ArmProgress, Progress
+from ncfbench.runs.progress import Progress
 from ncfbench.sweeps.presets import preset_titles
 
 SMALL = [
@@ -310,7 +311,8 @@ def test_a_race_shows_one_bar(monkeypatch):
     for screen in (_terminal(out := io.StringIO(), 110), Console(file=out, width=400)):
         race = Progress(screen)
         race.start(600, 0, "second")
-        arm = ArmProgress(race, "iid b=64", spent=lambda: 130.4)
+        shared: Any = SimpleNamespace(progress=race, clock=SimpleNamespace(spent=130.4))
+        arm = ArmProgress(shared, "iid b=64")
         arm.begin("tiny mf sg iid", 900, 0)
         arm.record(row)
         arm.move(1200)
