@@ -12,6 +12,6 @@ class StopAt(Progress):
     def __init__(self, iteration):
         self.iteration = iteration
 
-    def move(self, done, text=None, state=""):
-        if done == self.iteration:
+    def advance(self, iteration, item_slots):
+        if iteration == self.iteration:
             os.kill(os.getpid(), signal.SIGINT)

@@ -90,8 +90,8 @@ class Reporter(Progress):
     def begin(self, title, total, done):
         self.noted.began_at[self.config.sampler] = done
 
-    def move(self, done, text=None, state=""):
-        if (self.config.sampler, done) == (self.noted.sampler, self.noted.iteration):
+    def advance(self, iteration, item_slots):
+        if (self.config.sampler, iteration) == (self.noted.sampler, self.noted.iteration):
             self.noted.action()
 
     def record(self, row):

@@ -23,8 +23,9 @@ LOGGED = ("probe_loss", "validation_recall_at_50", "test_recall_at_50")
 class Progress:
     """Shows the events of a run, or of other work: a line for each message and each epoch.
 
-    On a terminal a bar below them shows epoch, iteration, time left and loss, drawn at probes and
-    every :data:`SHOWN_SECONDS`; elsewhere a line after a long silence says how far the work is.
+    On a terminal a bar below them shows epoch, iteration, time left, loss and items a second, drawn
+    at probes and every :data:`SHOWN_SECONDS`; elsewhere a line after a long silence says how far
+    the work is.
 
     Args:
         console: where it is shown; nothing is by default.
@@ -38,8 +39,9 @@ class Progress:
     bars: Bars | None = None
     name, logs = "", False
     _task: TaskID | None = None
-    _total, _unit = 0, ""
+    _total, _unit, _item_slots = 0, "", 0.0
     _said, _shown = 0.0, 0.0
+    _last: tuple[int, float] = (0, 0.0)
 
     def __init__(
         self,
@@ -77,13 +79,18 @@ class Progress:
             self._shown = now
             self._draw(text, completed=done, **({"state": state} if text else {}))
 
+    def advance(self, iteration: int, item_slots: float) -> None:
+        """Note that an iteration was dispatched; its batch embeds about ``item_slots`` items."""
+        self._item_slots = item_slots
+        self.move(iteration)
+
     def embedded(self, done: int, total: int) -> None:
         """Show how many items a probe or an evaluation has embedded, where an item is costly."""
         self._draw(f"item {done:,} of {total:,}")
         self._break_silence(f"embedded item {done:,} of {total:,}")
 
     def record(self, row: Mapping[str, Any]) -> None:
-        """Show a row of the curve: a line at an epoch's end."""
+        """Show a row of the curve: a line at an epoch's end, and the rate since the last row."""
         if self.console is None:
             return
         ends_epoch = row["test_recall_at_50"] is not None or row["epoch"] == int(row["epoch"])
@@ -91,6 +98,10 @@ class Progress:
             parts = [f"epoch {row['epoch']:6.2f}", f"iteration {row['iteration']:6d}"]
             self.say("  ".join([*parts, *describe_quality(row), f"{row['train_seconds']:.1f} s"]))
         state = f", loss {row['probe_loss']:.4f}"
+        iterations, seconds = row["iteration"] - self._last[0], row["train_seconds"] - self._last[1]
+        if seconds > 0:
+            state += f", {iterations * self._item_slots / seconds:,.0f} items/s"
+        self._last = (row["iteration"], row["train_seconds"])
         self._draw(f"epoch {row['epoch']:.2f}", completed=row["iteration"], state=state)
         if self.logs:
             measured = {name: row[name] for name in LOGGED if row[name] is not None}

@@ -1,4 +1,5 @@
-"""Ranking quality of held-out links: recall@M, NDCG@M and MRR, with errors and chance levels.
+"""Ranking quality of held-out links: recall@M, NDCG@M, hit rate at M and MRR, with errors and
+chance levels.
 
 For each user who has a held-out link of the split, N items are ranked: the held-out items of the
 split, or all items but those of his training links, as the data set was split. A user's relevant
@@ -8,7 +9,8 @@ items are those of his held-out links, all equally relevant; with n of them, at 
 - NDCG@M = DCG / IDCG, where DCG is the sum of 1 / log2(r + 1) over the relevant items with r <= M,
   and IDCG its largest possible value, the sum over the first min(n, M) ranks (Järvelin and
   Kekäläinen 2002, with binary gains);
-- MRR = 1 / r of the user's best relevant item, with no cutoff (Voorhees 1999).
+- MRR = 1 / r of the user's best relevant item, with no cutoff (Voorhees 1999);
+- the hit rate at M is 1 where the best r <= M, else 0.
 
 *Equal scores.* Each measure is its expected value over all orders of equal scores, by closed forms.
 A model of one score for all items has exactly the figures of chance.
@@ -160,27 +162,29 @@ class Ranking:
     def _values(self, ranks: Ranks) -> dict[str, NDArray[np.float64]]:
         """Return each measure of each user, the mean over all orders of equal scores."""
         sums = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, max(CUTOFFS) + 2)))])
-        measures = {"mrr": self._reciprocal_ranks(ranks)}
-        for m in CUTOFFS:
+        *hit_rates, mrr = self._best(ranks)
+        measures = {"mrr": mrr}
+        for m, hit_rate in zip(CUTOFFS, hit_rates, strict=True):
+            measures[f"hit_rate_at_{m}"] = hit_rate
             hits = np.add.reduceat(within(ranks, m), self._first)
             measures[f"recall_at_{m}"] = hits / self._counts
             dcg = np.add.reduceat(_gains(ranks, m, sums), self._first)
             measures[f"ndcg_at_{m}"] = dcg / sums[np.minimum(self._counts, m)]
         return measures
 
-    def _reciprocal_ranks(self, ranks: Ranks) -> NDArray[np.float64]:
-        """Return the reciprocal rank of each user's best link."""
+    def _best(self, ranks: Ranks) -> NDArray[np.float64]:
+        """Return the hit rates and the reciprocal rank of each user's best link, a row each."""
         above = np.minimum.reduceat(ranks.above, self._first)
         is_best = ranks.above == np.repeat(above, self._counts)
         size = np.maximum.reduceat(np.where(is_best, ranks.equal, 0), self._first) + 1
         # Links whose score is NaN are all last, and tied with none.
         relevant = np.minimum(np.add.reduceat(is_best, self._first, dtype=np.int64), size)
-        values = np.asarray(1 / (1.0 + above))
+        values = np.array([*(above < m for m in CUTOFFS), 1 / (1.0 + above)])
         tied = np.flatnonzero(size > 1)
         ties = np.stack([relevant, size, above])[:, tied]
         ties, which = np.unique(ties, axis=1, return_inverse=True)
-        of_ties = np.array([reciprocal_rank_of_tie(*map(int, tie)) for tie in ties.T], float)
-        values[tied] = of_ties[which.ravel()]
+        of_ties = [best_of_tie(*map(int, tie)) for tie in ties.T]
+        values[:, tied] = np.reshape(of_ties, (-1, len(values)))[which.ravel()].T
         return values
 
 
@@ -210,9 +214,9 @@ def _gains(ranks: Ranks, m: int, sums: NDArray[np.float64]) -> NDArray[np.float6
     return gains
 
 
-def reciprocal_rank_of_tie(relevant: int, items: int, above: int = 0) -> float:
-    """Return the expected 1 / (above + r) of a tie, where r is the best rank of its relevant items
-    in a random order of all.
+def best_of_tie(relevant: int, items: int, above: int = 0) -> list[float]:
+    """Return the expected hit rates at :data:`ncfbench.storage.schemas.CUTOFFS` and 1 / (above + r)
+    of a tie, where r is the best rank of its relevant items in a random order of all.
 
     The probability that none is among the first r is C(items - r, relevant) / C(items, relevant),
     which each next rank multiplies by (items - r - relevant) / (items - r).
@@ -220,7 +224,9 @@ def reciprocal_rank_of_tie(relevant: int, items: int, above: int = 0) -> float:
     last = min(items - relevant + 1, int(NEGLIGIBLE * items / relevant) + 1)
     left = items - np.arange(last, dtype=np.float64)
     beyond = np.concatenate([[1.0], np.cumprod((left - relevant) / left)])
-    return float(np.sum(beyond[:-1] * relevant / left / (above + np.arange(1, last + 1))))
+    reciprocal = np.sum(beyond[:-1] * relevant / left / (above + np.arange(1, last + 1)))
+    draws = np.clip(np.subtract(CUTOFFS, above), 0, last)
+    return [*(1 - beyond[draws]).tolist(), float(reciprocal)]
 
 
 def can_rank(encoder: str, dataset: Dataset) -> bool:

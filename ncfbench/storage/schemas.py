@@ -37,11 +37,12 @@ def _schema(table: str, *columns: str | Iterable[str]) -> pa.Schema:
 
 
 CUTOFFS = (10, 20, 50, 100)
-"""Values of M in recall@M and NDCG@M."""
+"""Values of M in recall@M, NDCG@M and the hit rate at M."""
 EVALUATED: tuple[Literal["validation", "test"], ...] = ("validation", "test")
 """Splits whose items are ranked."""
 _RECALLS = tuple(f"recall_at_{m}" for m in CUTOFFS)
-MEASURES = (*_RECALLS, *(f"ndcg_at_{m}" for m in CUTOFFS), "mrr")
+_HIT_RATES = tuple(f"hit_rate_at_{m}" for m in CUTOFFS)
+MEASURES = (*_RECALLS, *(f"ndcg_at_{m}" for m in CUTOFFS), "mrr", *_HIT_RATES)
 """Measures of ranking quality (:mod:`ncfbench.runs.quality`)."""
 PARTS = ("cold_users", "new_items", "known_items")
 """Users and items of which recall@50 is measured apart."""
@@ -123,7 +124,7 @@ FLOOR = _schema(
 ``features`` or ``TF-IDF and features``, if anything. ``settings``: a penalty that was given, or
 those that it is chosen from, other numbers that decide its scores, and how many columns of the
 content were read where not all were, as JSON. ``chosen_by``:
-validation or given; ``recalls``: recall@50 there with each of the
+validation, what stood in for it, or given; ``recalls``: recall@50 there with each of the
 ``penalties`` tried.
 
 ``content_seconds``: vectors of the items, which floors share, derived features included;

@@ -272,12 +272,12 @@ class Run:
         or has had no checkpoint for long. Return the seconds of training.
         """
         self.is_saved = False
-        first, began = self.iteration, time.perf_counter()
+        first, slots, began = self.iteration, float(self._loop.item_slots), time.perf_counter()
         overdue = self._checkpoint_due + LONG_BLOCK_SECONDS - CHECKPOINT_SECONDS
         catches_up = self._schedule.epoch_of(first) < self._catch_up_epochs
 
         def after_iteration() -> bool:
-            self._progress.move(self.iteration)
+            self._progress.advance(self.iteration, slots)
             now = time.perf_counter()
             if seconds is not None and now - began >= seconds:
                 return True

@@ -265,7 +265,7 @@ def test_the_live_display(width):
     row = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"))
     live.begin("tiny cnn sg strat-ns", 120_000, 0)
     for iteration, epoch in ((0, 0.0), (30_000, 7.5), (40_000, 10.0)):
-        live.move(iteration)
+        live.advance(iteration, 987.0)
         losses = {"probe_loss": 5.25, "test_recall_at_50": 0.25 if epoch == 10 else None}
         live.record({**row, **losses, "iteration": iteration, "epoch": epoch, "train_seconds": 9.0})
         live.bars.refresh()
@@ -296,7 +296,7 @@ def test_iterations_hardly_draw(monkeypatch):
     drawn: list[object] = []
     monkeypatch.setattr(live.bars, "refresh", lambda: drawn.append(None))
     for iteration in range(1000):
-        live.move(iteration)
+        live.advance(iteration, 9.0)
     assert len(drawn) <= 10 / 2.0
     assert not live.bars.live.auto_refresh
     live.end()
@@ -315,7 +315,7 @@ def test_a_race_shows_one_bar(monkeypatch):
         arm = ArmProgress(shared, "iid b=64")
         arm.begin("tiny mf sg iid", 900, 0)
         arm.record(row)
-        arm.move(1200)
+        arm.advance(1200, 9.0)
         if race.bars is not None:
             race.bars.refresh()
         race.end()
@@ -332,9 +332,9 @@ def test_plain_progress_breaks_a_long_silence(monkeypatch):
     out = io.StringIO()
     plain = Progress(Console(file=out))
     plain.begin("tiny", 100, 0)
-    plain.move(10)
+    plain.advance(10, 9.0)
     monkeypatch.setattr("ncfbench.runs.progress.SILENCE_SECONDS", 0.0)
-    plain.move(20)
+    plain.advance(20, 9.0)
     plain.embedded(640, 1965)
     assert out.getvalue().splitlines() == [
         "tiny: 100 iterations",

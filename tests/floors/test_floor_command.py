@@ -57,7 +57,7 @@ def test_floors_that_fit_are_measured_and_kept(folder):
     assert ridge["recalls"][ridge["penalties"].index(ridge["penalty"])] == max(ridge["recalls"])
     assert ridge["validation_recall_at_50"] == max(ridge["recalls"])
     assert ridge["chosen_by"] == "validation"
-    assert ridge["test_recall_at_50"] > 0
+    assert ridge["test_hit_rate_at_50"] >= ridge["test_recall_at_50"] > 0
     for row, split in itertools.product(found.rows, ("validation", "test")):
         recall = row[f"{split}_recall_at_50"]
         assert np.mean(row[f"{split}_user_recalls"]) == pytest.approx(recall)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.runs.quality import Evaluation, Ranking, difference, reciprocal_rank_of_tie
+from ncfbench.runs.quality import Evaluation, Ranking, best_of_tie, difference
 from ncfbench.runs.ranks import Ranks, rank_links
 from ncfbench.statistics.intervals import standard_error
 from ncfbench.storage.schemas import CUTOFFS, MEASURES, QUALITY
@@ -20,7 +20,7 @@ Links = list[tuple[int, int]]
 
 def by_hand(order, links, m):
     """Each user's measures from his ranking of item ids, the best first."""
-    found: dict[str, list[float]] = {"recall": [], "ndcg": [], "mrr": []}
+    found: dict[str, list[float]] = {"recall": [], "ndcg": [], "hit_rate": [], "mrr": []}
     for user, ranking in order.items():
         own = {item for u, item in links if u == user}
         ranks = sorted(ranking.index(item) + 1 for item in own)
@@ -28,6 +28,7 @@ def by_hand(order, links, m):
         gains = sum(1 / math.log2(rank + 1) for rank in ranks if rank <= m)
         best = sum(1 / math.log2(rank + 1) for rank in range(1, min(m, len(own)) + 1))
         found["ndcg"].append(gains / best)
+        found["hit_rate"].append(float(ranks[0] <= m))
         found["mrr"].append(1 / ranks[0])
     return found
 
@@ -60,7 +61,7 @@ def test_measures_are_those_of_the_textbook(seed, n_items):
     assert set(found.figures) == set(QUALITY)
     for m in CUTOFFS:
         expected = by_hand(order, links, m)
-        for name in ("recall", "ndcg"):
+        for name in ("recall", "ndcg", "hit_rate"):
             values = expected[name]
             assert found.figures[f"{name}_at_{m}"] == pytest.approx(statistics.fmean(values))
             error = statistics.stdev(values) / math.sqrt(len(values))
@@ -98,7 +99,7 @@ def test_chance_is_the_mean_over_all_orders(sizes, monkeypatch):
         orders = {user: list(order) for user in range(len(sizes))}
         for m in (1, 2, 3, 10):
             own = by_hand(orders, links, m)
-            for name in ("recall", "ndcg"):
+            for name in ("recall", "ndcg", "hit_rate"):
                 totals.setdefault(f"{name}_at_{m}", []).append(statistics.fmean(own[name]))
         totals.setdefault("mrr", []).append(statistics.fmean(own["mrr"]))
     found = ranking(untied([0] * len(links))).figures
@@ -142,6 +143,7 @@ def test_measures_are_those_of_trec_eval(seed, n_items):
     for m in CUTOFFS:
         theirs[f"recall_at_{m}"] = ir_measures.R @ m
         theirs[f"ndcg_at_{m}"] = ir_measures.nDCG @ m
+        theirs[f"hit_rate_at_{m}"] = ir_measures.Success @ m
     expected = ir_measures.pytrec_eval.calc_aggregate(theirs.values(), links, run)
     for name, measure in theirs.items():
         assert found[name] == pytest.approx(expected[measure], rel=0, abs=1e-9), name
@@ -186,7 +188,7 @@ def test_ties_are_averaged_over_all_orders(data, n_items, n_users):
         orders = orders_of(scores[user])
         for m in (1, 2, 3, 10):
             by_order = [by_hand({user: order}, links, m) for order in orders]
-            for name in ("recall", "ndcg"):
+            for name in ("recall", "ndcg", "hit_rate"):
                 values = [value[name][0] for value in by_order]
                 expected.setdefault(f"{name}_at_{m}", []).append(statistics.fmean(values))
         values = [value["mrr"][0] for value in by_order]
@@ -308,7 +310,7 @@ def test_new_and_known_items_are_measured_apart():
 
 def test_chance_of_the_best_rank_among_many_items():
     """One relevant item: the harmonic mean of all ranks. Many: by the product of probabilities."""
-    assert reciprocal_rank_of_tie(1, 10_000) == pytest.approx(
+    assert best_of_tie(1, 10_000)[-1] == pytest.approx(
         math.fsum(1 / rank for rank in range(1, 10_001)) / 10_000
     )
     beyond, expected = 1.0, 0.0
@@ -316,8 +318,8 @@ def test_chance_of_the_best_rank_among_many_items():
         hit = 100 / (2000 - rank + 1)
         expected += beyond * hit / rank
         beyond *= 1 - hit
-    assert reciprocal_rank_of_tie(100, 2000) == pytest.approx(expected, rel=1e-12)
-    assert reciprocal_rank_of_tie(7, 7) == 1
+    assert best_of_tie(100, 2000)[-1] == pytest.approx(expected, rel=1e-12)
+    assert best_of_tie(7, 7)[-1] == 1
 
 
 def test_the_error_is_that_of_a_bootstrap_over_users():

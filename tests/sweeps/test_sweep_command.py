@@ -154,7 +154,7 @@ def test_progress_shows_cells_and_messages():
         cell = cells[0]
         progress = made.follow(cell)
         progress.begin("not shown", 900, 0)
-        progress.move(17)
+        progress.advance(17, 100.0)
         recalls = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"), 0.25)
         progress.record(
             {"epoch": 1.0, "probe_loss": 0.5, "train_seconds": 2.0, "iteration": 17} | recalls

@@ -26,6 +26,7 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
         Col(f"recall@{COMPARED}", lambda row: FloorResult(row).reported.text(RECALL)),
         Col("NDCG", f"test_ndcg_at_{COMPARED}", ".3f"),
         Col("MRR", "test_mrr", ".3f"),
+        Col("hit rate", f"test_hit_rate_at_{COMPARED}", ".3f"),
         Col("penalty", "penalty", "g"),
         Col("valid.", f"validation_recall_at_{COMPARED}", ".3f"),
         Col("s", lambda row: three_digits(FloorResult(row).seconds)),
@@ -35,7 +36,7 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
     chances = {name: rows[0][f"{of}_recall_at_{COMPARED}_chance"] for name, of in names.items()}
     known = [f"{name} {chance:.3f}" for name, chance in chances.items() if chance is not None]
     notes = [
-        f"Test links; NDCG at {COMPARED}, too. ±: standard error over users and items."
+        f"Test links; NDCG and hit rate at {COMPARED}, too. ±: standard error over users and items."
         f" Chance: {', '.join(known)}.",
         "s: seconds of content, of all that chose the penalty, and of the fit. valid.: recall of"
         " validation links.",
