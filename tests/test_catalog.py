@@ -1,11 +1,13 @@
 """Records of built-in classes, and the settings that they name."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from write_settings import settings_page
 
+import ncfbench
 from ncfbench.catalog import BUILT_IN, SAMPLERS, find, find_sampler
 from ncfbench.catalog.plugins import read_plugin
 from ncfbench.config import SETTINGS, complete
@@ -75,3 +77,14 @@ def test_the_settings_reference_is_up_to_date():
     """``python docs/write_settings.py > docs/settings.md`` writes it."""
     page = Path(__file__).parents[1] / "docs" / "settings.md"
     assert page.read_text("utf-8") == settings_page()
+
+
+def test_every_shared_setting_is_read():
+    """By the settings of a run or whoever has them: else it would change nothing."""
+    package = Path(ncfbench.__file__).parent
+    files = [path for path in package.glob("*/**/*.py") if path.parent.name != "catalog"]
+    text = "\n".join(path.read_text("utf-8") for path in files)
+    own = (package / "config" / "run_config.py").read_text("utf-8")
+    for name, setting in SETTINGS.items():
+        is_read = re.search(rf"(?:config|run|first)\.{setting.attribute}\b", text)
+        assert is_read or f"self.{setting.attribute} " in own, name

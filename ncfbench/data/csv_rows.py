@@ -19,6 +19,8 @@ from ncfbench.data.columns import Table
 from ncfbench.errors import DataError, reason
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+"""The usual delimiter of files of a suffix."""
 MOST_BYTES = 2**24  # of a field; a longer one is damaged
 ROWS_AT_ONCE = 2**14  # that are Python objects
 _NUMBER_OR_ID = re.compile(r"\S*[0-9]\S*")
@@ -30,9 +32,11 @@ def read_csv(path: Path, content: bytes, suffix: str) -> Table:
     Raises:
         DataError: it has no header, or is malformed.
     """
-    usual = "\t" if suffix in (".tsv", ".tab") else ","
+    usual = SUFFIXES.get(suffix, ",")
     headers = {mark: _header(content, mark) for mark in (usual, *DELIMITERS)}
     delimiter = max(headers, key=lambda mark: len(headers[mark]))
+    if usual != "," and len(headers[usual]) > 1:  # commas are in names of columns, too
+        delimiter = usual
     header, separators = headers[delimiter], DELIMITERS[delimiter]
     if len(header) == 1 and "::" in header[0]:
         raise DataError(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ncfbench.data.columns import DAMAGED, Table
-from ncfbench.data.csv_rows import read_csv
+from ncfbench.data.csv_rows import SUFFIXES, read_csv
 from ncfbench.data.files import COMPRESSIONS, require_utf8
 from ncfbench.data.json_lines import read_json_lines
 from ncfbench.data.parquet import read_parquet
@@ -37,7 +37,7 @@ class Format(NamedTuple):
 FORMATS = {
     "Parquet": Format((".parquet",), (b"PAR1",), lambda path, *_: read_parquet(path), False),
     "JSON Lines": Format((".jsonl", ".ndjson", ".json"), (b"{", b"["), read_json_lines),
-    "CSV": Format((".csv", ".tsv", ".tab"), (b"",), read_csv),
+    "CSV": Format(tuple(SUFFIXES), (b"",), read_csv),
 }
 """A format is an entry; of those that begin alike, the first."""
 _AS_CSV = "save the sheet as CSV, with its ids as text."

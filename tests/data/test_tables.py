@@ -63,6 +63,15 @@ def test_texts_that_look_like_rows_are_read_and_told(tmp_path, name, mark):
     assert f"m.csv, line {line}{more}: a text in quotation marks has lines" in warning
 
 
+@pytest.mark.parametrize("header", ["id\ttext", "id\ttext, long, plain", "id,x\ttext;a|b"])
+@pytest.mark.parametrize("suffix", ["tsv", "tab"])
+def test_a_suffix_of_tabs_decides(tmp_path, header, suffix):
+    (path := tmp_path / f"m.{suffix}").write_text(f"{header}\n7\ta, b\n")
+    table = read_table(path)
+    assert table.names == tuple(header.split("\t"))
+    assert table[table.names[1]].values.to_pylist() == ["a, b"]
+
+
 HEADERS = [
     ('user_id,item_id,"Amount\nin EUR"', ["user_id", "item_id", "Amount in EUR"]),
     ('"user\nid",item_id,x', ["user id", "item_id", "x"]),
