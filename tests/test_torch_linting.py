@@ -17,8 +17,8 @@ def test_losses_of_pytorch_are_right():
 
 def test_losses_of_sentence_transformers():
     losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
-    found = lint_loss(losses.MultipleNegativesRankingLoss)
-    assert found.facts is not None
-    assert found.facts.scale is not None
-    assert found.facts.scale.value == pytest.approx(20)
-    assert {each.code for each in found.errors} == {"missing-logq", "duplicates"}
+    result = lint_loss(losses.MultipleNegativesRankingLoss)
+    assert result.facts is not None
+    assert result.facts.scale is not None
+    assert result.facts.scale.value == pytest.approx(20)
+    assert {error.code for error in result.errors} == {"missing-logq", "duplicates"}

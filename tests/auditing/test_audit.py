@@ -135,9 +135,9 @@ def test_suite_alone(few_nodes, tmp_path, quick):
     folders = ["--data-dir", few_nodes, "--runs-dir", tmp_path]
     result = invoke("audit", "--dataset", "few", *words, *folders)
     check(result, 6, "the mean of negative weight is 0 instead of")
-    found = json.loads(result.stdout)
-    assert found["audit"] == []
-    cases = dict.fromkeys((row["sampler"], row["noise"]) for row in found["conformance"])
+    record = json.loads(result.stdout)
+    assert record["audit"] == []
+    cases = dict.fromkeys((row["sampler"], row["noise"]) for row in record["conformance"])
     assert [*cases] == [
         (sampler, noise)
         for noise in ("unigram", "0.5")

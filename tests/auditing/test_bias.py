@@ -42,10 +42,10 @@ def test_intervals_hold_the_truth(spectrum, bias):
     that.
     """
     rng = np.random.default_rng(1)
-    found = [measure(rng, SPECTRA[spectrum], bias) for _ in range(300)]
-    assert np.mean([one.lower > bias for one in found]) <= 0.02
-    assert np.mean([one.upper < bias for one in found]) <= 0.03
-    assert all(one.lower <= one.estimate <= one.upper for one in found)
+    biases = [measure(rng, SPECTRA[spectrum], bias) for _ in range(300)]
+    assert np.mean([estimated.lower > bias for estimated in biases]) <= 0.02
+    assert np.mean([estimated.upper < bias for estimated in biases]) <= 0.03
+    assert all(estimated.lower <= estimated.estimate <= estimated.upper for estimated in biases)
 
 
 @pytest.mark.long_cases("even|falling")
@@ -56,20 +56,20 @@ def test_power_is_what_is_stated(spectrum):
     """
     rng = np.random.default_rng(2)
     stated = float(np.median([measure(rng, SPECTRA[spectrum], 0.0).detectable for _ in range(100)]))
-    found = [measure(rng, SPECTRA[spectrum], stated).lower > 0 for _ in range(300)]
-    assert np.mean(found) >= POWER - 0.08
+    is_shown = [measure(rng, SPECTRA[spectrum], stated).lower > 0 for _ in range(300)]
+    assert np.mean(is_shown) >= POWER - 0.08
 
 
 def test_variance_and_cosine():
     rng = np.random.default_rng(3)
-    found = [measure(rng, SPECTRA["even"], 0.4) for _ in range(200)]
+    biases = [measure(rng, SPECTRA["even"], 0.4) for _ in range(200)]
     # 3,200 batches in 32 blocks: one batch has 100 times the variance of a block.
-    assert np.mean([one.variance for one in found]) == pytest.approx(
+    assert np.mean([estimated.variance for estimated in biases]) == pytest.approx(
         100 * 200 * 0.04 / SCALE**2, rel=0.02
     )
     shift = np.r_[0.4 * SCALE, np.zeros(199)]
     cosine = (EXACT + shift) @ EXACT / np.linalg.norm(EXACT + shift) / SCALE
-    assert np.mean([one.cosine for one in found]) == pytest.approx(cosine, abs=0.005)
+    assert np.mean([estimated.cosine for estimated in biases]) == pytest.approx(cosine, abs=0.005)
 
 
 def test_more_batches_would_decide():
@@ -78,8 +78,8 @@ def test_more_batches_would_decide():
 
     def words(times):
         """Of so many times 3,200 batches without a bias."""
-        found = [measure(rng, SPECTRA["even"], 0.0, times**-0.5) for _ in range(20)]
-        return [verdict(Evidence(bias), margin).word for bias in found]
+        biases = [measure(rng, SPECTRA["even"], 0.0, times**-0.5) for _ in range(20)]
+        return [verdict(Evidence(bias), margin).word for bias in biases]
 
     first = [measure(rng, SPECTRA["even"], 0.0, 1.0) for _ in range(20)]
     margin = float(np.median([bias.upper for bias in first])) / 3

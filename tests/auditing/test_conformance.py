@@ -36,12 +36,12 @@ def cases():
 def suite(tiny, sampler, batches=60, sums=60, **settings):
     """Return the results by property."""
     config = complete({"sampler": sampler, "batch_size": 64, **settings})
-    return {each.property: each for each in conformance(tiny.graph, config, batches, sums)}
+    return {row.property: row for row in conformance(tiny.graph, config, batches, sums)}
 
 
 def properties(results, result="fail"):
     """Return the properties that have a result."""
-    return [name for name, each in results.items() if each.result == result]
+    return [name for name, row in results.items() if row.result == result]
 
 
 @pytest.mark.parametrize(("sampler", "strata", "family", "noise"), list(cases()))

@@ -64,14 +64,14 @@ def warm(tiny):
 
 def assert_exact(dataset, config, made):
     """The exact objective and its gradient are those of the definition; return the objective."""
-    found = ExactObjective(dataset.graph, config, made.embedder)(made.parameters)
+    exact = ExactObjective(dataset.graph, config, made.embedder)(made.parameters)
     dense = jax.jit(jax.value_and_grad(lambda p: dense_objective(dataset, config, made.trainer, p)))
     value, gradient = dense(made.parameters)
-    assert found.value == pytest.approx(float(value), rel=1e-5)
+    assert exact.value == pytest.approx(float(value), rel=1e-5)
     pullback = Pullback(made.embedder, dataset.graph)
-    pulled, expected = pullback(made.parameters, found.gradient), flat(gradient)
+    pulled, expected = pullback(made.parameters, exact.gradient), flat(gradient)
     assert np.linalg.norm(pulled - expected) < 2e-5 * np.linalg.norm(expected)
-    return found.value
+    return exact.value
 
 
 @pytest.mark.long_cases(r"mse|log|hinge-0.5|(sg|softmax)-unigram")

@@ -36,9 +36,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("found", "evidence", "word", "shown_by"), CASES)
-def test_verdict_follows_from_the_evidence(found, evidence, word, shown_by):
-    assert verdict(Evidence(found, **evidence), margin=0.1) == (word, shown_by)
+@pytest.mark.parametrize(("bias", "evidence", "word", "shown_by"), CASES)
+def test_verdict_follows_from_the_evidence(bias, evidence, word, shown_by):
+    assert verdict(Evidence(bias, **evidence), margin=0.1) == (word, shown_by)
 
 
 def test_an_interval_twice_the_margin_needs_four_times_the_batches():

@@ -126,7 +126,7 @@ def aligned_and_uniform(users, items):
     pairs = np.triu_indices(len(f), 1)
     apart = [np.sum((x[:, None] - x[None, :]) ** 2, axis=-1)[pairs] for x in (f, g)]
     near = np.mean(np.sum((f - g) ** 2, axis=-1))
-    return near + sum(np.log(np.mean(np.exp(-2 * each))) for each in apart) / 2
+    return near + sum(np.log(np.mean(np.exp(-2 * distances))) for distances in apart) / 2
 
 
 @right()

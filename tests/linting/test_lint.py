@@ -57,22 +57,26 @@ def test_faults_are_named(name):
 @pytest.mark.long_cases(OTHERS)
 @pytest.mark.parametrize("name", CORRECT)
 def test_correct_losses_are_not_accused(name):
-    assert {each.code for each in lint(name).errors} == {*CORRECT[name].codes}
+    assert {finding.code for finding in lint(name).errors} == {*CORRECT[name].codes}
 
 
 @pytest.mark.long_cases("(?!decoupled|hardest|masked_rows|weighted|normalised)")
 @pytest.mark.parametrize("name", RIGHT)
 def test_losses_that_do_their_duties_are_right(name):
-    found = lint_loss(RIGHT[name])
-    assert {each.code for each in found.errors} <= {"missing-logq", "duplicates", "linked"}
+    result = lint_loss(RIGHT[name])
+    assert {error.code for error in result.errors} <= {"missing-logq", "duplicates", "linked"}
 
 
 def test_idle_flags_are_errors_by_what_they_promise():
     def idle(scores, item_ids, remove_hits=True, training=False):
         return cross_entropy(scores)
 
-    found = lint_loss(idle).findings
-    severities = {each.detail.split()[0]: each.severity for each in found if "flag" in each.code}
+    findings = lint_loss(idle).findings
+    severities = {
+        finding.detail.split()[0]: finding.severity
+        for finding in findings
+        if "flag" in finding.code
+    }
     assert severities == {"remove_hits": "error", "training": "warning"}
 
 
@@ -81,7 +85,7 @@ def test_a_flag_of_the_users_gradient_is_not_idle():
         users = jax.lax.stop_gradient(users) if remove_users else users
         return cross_entropy(users @ items.T)
 
-    assert "idle-flag" not in [each.code for each in lint_loss(loss).findings]
+    assert "idle-flag" not in [finding.code for finding in lint_loss(loss).findings]
 
 
 def test_rules_list_every_finding():
@@ -116,9 +120,9 @@ def test_pushes_are_the_derivatives_by_scores(loss):
 
 
 def zeroed_diagonal(scores):
-    others = 5 * scores * (1 - jnp.eye(len(scores)))
+    rest = 5 * scores * (1 - jnp.eye(len(scores)))
     own = 5 * jnp.diagonal(scores)
-    return jnp.mean(jnp.log(jnp.exp(own) + jnp.exp(others).sum(axis=1)) - own)
+    return jnp.mean(jnp.log(jnp.exp(own) + jnp.exp(rest).sum(axis=1)) - own)
 
 
 def hotter_positive(scores):
@@ -157,8 +161,8 @@ def test_scale_and_amplitude_are_exact(scale):
         return 2 * cross_entropy(scale * scores)
 
     one = evaluator(loss)
-    found = logistic(one, one.scenes().plain(0, ROWS), 0, 1)
-    assert found == pytest.approx((scale, 2 * scale / ROWS), rel=1e-3)
+    fit = logistic(one, one.scenes().plain(0, ROWS), 0, 1)
+    assert fit == pytest.approx((scale, 2 * scale / ROWS), rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +173,7 @@ def test_a_temperature_near_one_shows_nothing(value, constant, is_named):
         return cross_entropy(scores / constant / temperature)
 
     one = evaluator(loss)
-    codes = [each.code for each in balance.temperatures(*measure(one, 64))]
+    codes = [finding.code for finding in balance.temperatures(*measure(one, 64))]
     assert codes == ["temperature-twice"] * is_named
 
 
@@ -241,10 +245,10 @@ def test_command_ends_with_six_if_something_is_wrong(tmp_path, monkeypatch):
     command = ["lint", "linted_losses:bpr", "--set", "scale=3.0", "-q", "--json"]
     right = runner.invoke(app, command)
     assert right.exit_code == 0, right.output
-    found = json.loads(right.stdout)
-    assert found["findings"] == []
-    assert found["facts"]["scale"]["value"] == pytest.approx(3.0)
-    assert found["read_as"] == {
+    document = json.loads(right.stdout)
+    assert document["findings"] == []
+    assert document["facts"]["scale"]["value"] == pytest.approx(3.0)
+    assert document["read_as"] == {
         "positive_scores": "positive scores [b]",
         "negative_scores": "negative scores [b, k]",
         "scale": "option, 3.0",

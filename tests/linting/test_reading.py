@@ -75,9 +75,9 @@ def test_a_guess_that_may_be_wrong_is_told():
             jnp.sum(users * items, axis=1), jnp.zeros((len(users), 1)) + 0 * counts.sum() * b
         )
 
-    found = Evaluator.of(read_loss(loss), GRAPH).read_as()
-    assert found["counts"] == "number of training links that the row's item has [b]"
-    assert found["b"] == "number of rows of a full batch"
+    meanings = Evaluator.of(read_loss(loss), GRAPH).read_as()
+    assert meanings["counts"] == "number of training links that the row's item has [b]"
+    assert meanings["b"] == "number of rows of a full batch"
 
 
 def test_wrong_losses_are_refused():
@@ -135,10 +135,10 @@ def counted_once(users, items, item_ids):
 @pytest.mark.parametrize(("size", "codes"), [(16, ["missing-logq"]), (20_000, [])])
 def test_items_counted_once_need_less_correction(size, codes):
     """A batch that has all items once is no popular sample, a small one is."""
-    found = lint_loss(counted_once, batch_size=size)
-    assert [each.code for each in found.errors] == codes
-    assert found.facts is not None
-    assert found.facts.masks.counts_once
+    result = lint_loss(counted_once, batch_size=size)
+    assert [error.code for error in result.errors] == codes
+    assert result.facts is not None
+    assert result.facts.masks.counts_once
 
 
 def test_tilt_falls_from_one_to_none():
@@ -151,7 +151,7 @@ def test_a_loss_without_effect_is_named():
     def constant(users, items):
         return 0.0 * jnp.sum(users) + 0.0 * jnp.sum(items)
 
-    assert [each.code for each in lint_loss(constant).findings] == ["no-gradient"]
+    assert [finding.code for finding in lint_loss(constant).findings] == ["no-gradient"]
 
 
 def test_a_loss_in_numpy_is_refused():
