@@ -51,10 +51,7 @@ def main() -> None:
         rows = [row for row in profiles if row["loss"] == "sg"]
         # Texts may differ: some encoders need word pieces.
         rows = [row for row in rows if row["links"] == rows[0]["links"]]
-        digits = rows[0]["data_fingerprint"]
-        labels = [run.data_label for run in results.runs if run.data_fingerprint == digits]
-        label = labels[0] if labels else ""
-        drawing = draw_crossover(rows, iterations_of(results.groups, rows), label)
+        drawing = draw_crossover(rows, iterations_of(results.groups, rows))
         save(drawing, [RESULTS / folder / "figures" / name])
 
 
@@ -65,7 +62,7 @@ class Iterations(NamedTuple):
     by_sampler: Mapping[str, float]
 
 
-def draw_crossover(rows: Sequence[Row], iterations: Iterations | None, data_label: str) -> Drawing:
+def draw_crossover(rows: Sequence[Row], iterations: Iterations | None) -> Drawing:
     """Draw the speedup over the baseline as items become dearer: measured encoders beside the
     model's curves, per iteration and in total.
 
@@ -77,7 +74,6 @@ def draw_crossover(rows: Sequence[Row], iterations: Iterations | None, data_labe
         rows: of the cost model, with the same links, loss, batch size and environment, and more
             than one encoder. Data sets may differ in their texts.
         iterations: makes totals of the ratios of times; None leaves the totals out.
-        data_label: see :class:`ncfbench.reporting.frames.Run`.
     """
     base = rows[0]["baseline"]
     able = {}
@@ -99,7 +95,7 @@ def draw_crossover(rows: Sequence[Row], iterations: Iterations | None, data_labe
     loss = find_loss(first["loss"]).title
     datasets = " and ".join(dict.fromkeys(row["dataset"] for row in rows))
     heading = f"Speedup as items become dearer: {datasets}, {loss}, b={first['batch_size']}"
-    return entitle(figure, heading, data_label)
+    return entitle(figure, heading)
 
 
 def _difference(row: Row, alike: Sequence[Row]) -> str:

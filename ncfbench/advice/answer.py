@@ -101,7 +101,6 @@ def make_answer(
     return RaceAnswer(
         config=question.base,
         data_fingerprint=dataset.fingerprint,
-        data_label="",
         arms=sorted(ranked, key=lambda arm: arm.place),
         target=level,
         question=question,

@@ -59,7 +59,7 @@ def report(
         list[str] | None,
         SELECTION(
             metavar="NAME",
-            help="Show only this table, or those whose names begin so; list: name them all.",
+            help="Show only this table, or those whose names begin so, such as speedup.",
         ),
     ] = None,
     format_: Annotated[
@@ -165,13 +165,6 @@ def report(
         locations={flag: str(path) for flag, path in named.items() if path is not None},
     )
     _check_results(results, only or [])
-    if "list" in (table or []):
-        from ncfbench.reporting.table import Col, Table
-
-        cols = [Col("name", "name"), Col("title", "title", wraps=True)]
-        listing = Table.of("Tables (--table)", cols, results.tables)
-        print_views(*(results.frames(full=True) if kind == "csv" else [listing]))
-        return
     drawn = draw_into(results, figures) if figures is not None else []
     if figures is not None and not drawn:
         say(f"No figure is drawn into {figures}: the runs have nothing to compare yet.")
@@ -238,10 +231,7 @@ def _check_results(results: Results, only: Sequence[str]) -> None:
     _warn(results.problems)
     for line in results.left_out:
         say(f"Note: {line}")
-    for name, race in results.races.items():
-        first = " ".join(race["deploy"]["lines"][:1]).rstrip(":")
-        say(f"Note: {name} is a race of its own: {first}")
-    if results.comparisons or results.races:
+    if results.comparisons:
         return
     folder = results.runs_dir
     reason, advice = f"No finished run in {shown(folder)}", "Begin with: ncfbench sweep smoke"
@@ -249,6 +239,8 @@ def _check_results(results: Results, only: Sequence[str]) -> None:
         reason, advice = f"{reason} has all of {', '.join(only)}", ""
     elif results.left_out:
         advice = "Continue one of those above by its command."
+    elif (folder / "answer.json").is_file():
+        advice = "It is the folder of a race, whose answer is answer.json."
     elif (folder / "config.json").is_file():
         command = shlex.join(["ncfbench", "report", str(folder.resolve().parent)])
         advice = f"It is the folder of one run; to compare the runs beside it: {command}"

@@ -84,7 +84,6 @@ class Answer:
 
     config: RunConfig
     data_fingerprint: str
-    data_label: str
     arms: Sequence[Arm]
     target: float | None = None
     reasons: Sequence[Caveat] = ()
@@ -228,7 +227,6 @@ def _answer(runs: Sequence[Run], floors: Sequence[FloorResult]) -> Answer | None
     return Answer(
         config=here[0].config,
         data_fingerprint=here[0].data_fingerprint,
-        data_label=here[0].data_label,
         arms=sorted(ranked, key=lambda arm: arm.place),
         target=level,
         reasons=reasons,

@@ -1,4 +1,4 @@
-"""Files beside the runs of a folder: manifests, floors, and answers of races.
+"""Files beside the runs of a folder: manifests and floors.
 
 A report keeps the manifests and the floors of the runs' data sets beside its tables, so that a
 folder of results says what text it is about, and what is reached without training, where the data
@@ -100,27 +100,8 @@ def read_floors(folders: Iterable[Path], fingerprint: str) -> tuple[list[FloorRe
     return [], problems
 
 
-def find_races(runs_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
-    """Return the answers of the race of a folder and those below it that say what to deploy, by
-    their folders' names, and messages about what cannot be read.
-    """
-    races: dict[str, Manifest] = {}
-    problems = []
-    for path in [*runs_dir.glob("answer.json"), *sorted(runs_dir.glob("*/*/answer.json"))]:
-        try:
-            answer = tables.read_json(path)
-        except DataError as error:
-            problems.append(f"Skipped {path.parent.name}: {error}")
-            continue
-        if isinstance(answer, dict) and answer.get("deploy"):
-            races[path.resolve().parent.name] = answer
-    return races, problems
-
-
 def _is_manifest(fingerprint: str, value: object) -> bool:
-    """Return whether a value is a manifest of this fingerprint, with the texts a report reads."""
-    return (
-        isinstance(value, dict)
-        and value.get("fingerprint") == fingerprint
-        and all(isinstance(value.get(name, ""), str) for name in ("source", "label"))
-    )
+    """Return whether a value is a manifest of this fingerprint, with the source a report reads."""
+    if not isinstance(value, dict) or value.get("fingerprint") != fingerprint:
+        return False
+    return isinstance(value.get("source", ""), str)

@@ -35,7 +35,6 @@ class Run(RunRecord):
     """A row of ``arms``: an arm with one seed.
 
     Attributes:
-        data_label: name of the data set in its manifest, which tells a stand-in from the original.
         chosen_baseline: the sampler that speedups are measured against; None: the loss's own.
         baseline: the arm of the baseline; None before :func:`with_baselines`, or where none fits.
         base: the baseline's run of this seed; None before :func:`with_baselines`.
@@ -43,7 +42,6 @@ class Run(RunRecord):
         iterations_to_target: linear between probes; None if it never came down to the target.
     """
 
-    data_label: str = ""
     chosen_baseline: str | None = None
     baseline: Variant | None = None
     base: Run | None = None

@@ -41,7 +41,6 @@ class Results:
         profiled: the same with the times of profiles, where some were asked for.
         manifests: of the data sets that are known, by fingerprint.
         floors: of the data sets that are here or whose floors are kept, by fingerprint.
-        races: answers of the races below the folder that say what to deploy, by name.
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
@@ -54,7 +53,6 @@ class Results:
     profiled: Sequence[Comparison]
     manifests: Mapping[str, Manifest]
     floors: Mapping[str, Sequence[FloorResult]]
-    races: Mapping[str, Manifest]
     problems: Sequence[str]
     left_out: Sequence[str]
     locations: Mapping[str, str]
@@ -96,9 +94,7 @@ class Results:
         ``paper``.
         """
         deployed = [(row["dataset"], row["deploy"]) for row in self.answer_rows if row["deploy"]]
-        deployed += [(name, race["deploy"]) for name, race in self.races.items()]
-        has_several, compared = len(deployed) > 1 or bool(self.races), self.comparisons
-        answers = [deployed_table(deployed)] * has_several
+        answers, compared = [deployed_table(deployed)] * (len(deployed) > 1), self.comparisons
         sections = {
             "answer": answers + answer_tables(self.answers, self.locations),
             "main": speedup_tables([*compared, *self.profiled]) + recall_tables(compared),
@@ -253,13 +249,7 @@ def collect(
         raise UsageError(f"{text} The runs have: {', '.join(present)}.")
     manifests, unknown = beside.find_manifests(runs, folders.runs_dir, folders.data_dir)
     floors, damaged = beside.find_floors(runs, folders.runs_dir, folders.data_dir)
-    labels = {digits: manifest.get("label", "") for digits, manifest in manifests.items()}
-    labelled = (
-        [replace(run, data_label=labels.get(run.data_fingerprint, "")) for run in compared]
-        for compared in grouped
-    )
-    comparisons = compare(labelled)
-    races, torn = ({}, []) if wanted else beside.find_races(folders.runs_dir)
+    comparisons = compare(grouped)
     profiled = []
     if profiles is not None:
         path = profiles / "costmodel.parquet"
@@ -276,8 +266,7 @@ def collect(
         profiled=profiled,
         manifests=manifests,
         floors=floors,
-        races=races,
-        problems=[*problems, *unknown, *damaged, *torn],
+        problems=[*problems, *unknown, *damaged],
         left_out=left_out(records, runs, locations),
         locations=locations,
         is_filtered=bool(wanted) or baseline is not None,

@@ -113,7 +113,7 @@ def choose(parts: Mapping[str, T], wanted: Sequence[str]) -> dict[str, T]:
         own = {name} & {*parts} or {one for one in parts if one.startswith(f"{name}-")}
         if not own:
             none = f"There is no table {name!r}{nearest(name, parts)}"
-            raise UsageError(f"{none} --table list names them all.")
+            raise UsageError(f"{none} Valid: {', '.join(parts)}.")
         found |= own
     return {name: part for name, part in parts.items() if name in found}
 

@@ -1,7 +1,5 @@
 """MIND in commands and reports: what it stands in for, and the real sample."""
 
-from html import unescape
-
 import pytest
 from folders import write_run
 from invoked import check, invoke
@@ -11,8 +9,6 @@ from ncfbench.data import prepare as prepare_data
 from ncfbench.data.sources import mind, prepare_command
 from ncfbench.data.sources.mind import Options
 from ncfbench.reporting import beside
-from ncfbench.reporting.figures import drawn
-from ncfbench.reporting.render import html
 from ncfbench.reporting.results import collect
 from ncfbench.storage import tables
 
@@ -26,23 +22,16 @@ def test_the_command_says_what_it_stands_in_for(tmp_path):
     check(result, 0, f"{mind.LABEL}.")
 
 
-def test_reports_name_the_stand_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(html, "_drawings", lambda results: [])
+def test_reports_know_it_is_not_the_papers_data(tmp_path):
     source, runs = write(tmp_path / "source"), tmp_path / "r"
     manifest, _ = prepare(source, tmp_path / "d")
     for sampler in ("iid", "ns"):
         write_run(runs, sampler, [9, 5, 3], 200, fingerprint=manifest["fingerprint"])
     tables.write_json(runs / beside.FILE, {manifest["fingerprint"]: manifest})
-    results = collect(runs, tmp_path / "d")
-    text = unescape(html.page(results, results.tables))
-    assert text.count(f"citeulike: {mind.LABEL}.") >= 3, "the page's head, and below each table"
+    assert collect(runs, tmp_path / "d").beside_paper == []
     shares = "test_fraction=0.0, validation_fraction=0.0"
     command = f"prepare mind --name citeulike --from FOLDER  # from Python, with {shares}"
     assert command in prepare_command("citeulike", manifest)
-    figures = drawn(results).values()
-    assert figures
-    assert all(one.figure.get_suptitle().endswith(mind.LABEL) for one in figures)
-    assert results.beside_paper == [], "they are not the paper's data"
 
 
 @pytest.mark.real

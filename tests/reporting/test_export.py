@@ -66,7 +66,6 @@ def run(tmp_path_factory):
     "damage",
     [
         {"source": 3},
-        {"label": 3},
         {"fingerprint": "e" * 64},
     ],
 )

@@ -1,18 +1,15 @@
 """Figures: which runs and points they draw, and bounds where there are no points."""
 
 from dataclasses import replace
-from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from folders import write_run
-from invoked import invoke
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.figures import curves, drawn
 from ncfbench.reporting.figures import drawing as drawing_module
-from ncfbench.reporting.figures.drawing import MOST_POINTS, STYLES, styles_of, thin
+from ncfbench.reporting.figures.drawing import STYLES, styles_of
 from ncfbench.reporting.frames import by_variant, group
 from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import read, read_all
@@ -38,7 +35,6 @@ def test_bounds_are_thin_lines(tmp_path):
     assert texts == ["ns"]
     note = drawing.figure.get_supxlabel()
     assert note.startswith("b=512, k=10, seed 0. Bands: 95 %")
-    assert "\n" not in drawing.figure.get_suptitle()
 
 
 def test_of_many_arms_the_first_are_named(tmp_path, monkeypatch):
@@ -111,32 +107,6 @@ def test_styles_cycle_and_stay_apart():
     found = styles_of(f"sampler {place}" for place in range(35))
     assert len({tuple(each.values()) for each in found.values()}) == 35
     assert [STYLES[name] for name in SAMPLERS] == list(found.values())[: len(SAMPLERS)]
-
-
-@pytest.mark.long
-def test_curves_are_thinned_to_small_files(tmp_path):
-    """All samplers, two seeds, 400 probes: no point of a short curve is lost."""
-    short, long = range(drawing_module.MOST_POINTS), range(2 * drawing_module.MOST_POINTS - 1)
-    assert thin(short) == [*short]
-    assert thin(long) == [*long][::2]
-    steps = np.random.default_rng(0).uniform(0.97, 1.02, (len(SAMPLERS), 2, 400))
-    for sampler, both in zip(SAMPLERS, steps, strict=True):
-        for seed, own in enumerate(both):
-            falling = (9 * np.cumprod(own)).tolist()
-            rising = np.linspace(0, 0.4, 400) * own
-            write_run(tmp_path / "r", sampler, falling, 20, rising.tolist(), seed=seed)
-    done = invoke("report", tmp_path / "r", "--figures", tmp_path / "f")
-    assert done.exit_code == 0, done.output
-    sizes = {path.name: path.stat().st_size for path in (tmp_path / "f").glob("*.svg")}
-    assert len(sizes) == 2, "the answer, and speedup at every target"
-    assert all(ElementTree.parse(path) for path in (tmp_path / "f").glob("*.svg"))
-    assert max(sizes.values()) < 300_000, sizes
-    (answer,) = collect(tmp_path / "r", tmp_path).answers
-    lines = curves.draw_answer(answer).figure.axes[0].lines
-    long = [xs for line in lines if len(xs := list(line.get_xdata())) > 2]
-    assert len(long) == len(SAMPLERS)
-    for xs in long:
-        assert (len(xs), xs[-1] / xs[0]) == (MOST_POINTS, pytest.approx(399.0))
 
 
 @pytest.mark.long_cases("pdf|png")

@@ -12,16 +12,16 @@ from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.figures.drawing import (
     GREY,
+    PLUGIN_STYLE,
+    STYLES,
     Drawing,
     add_legend_below,
     entitle,
     finish,
     label_few,
-    line_style,
     main_variants,
     new_figure,
     styles_of,
-    thin,
 )
 from ncfbench.reporting.frames import Run, by_variant, paired
 from ncfbench.reporting.quality import RECALL, TEST_RECALL
@@ -88,7 +88,7 @@ def draw_answer(answer: Answer) -> Drawing | None:
         shown |= zip(names, handles, strict=True)
     present = [name for name in styles if name in shown]
     add_legend_below(figure, [shown[name] for name in present], present)
-    return entitle(figure, answer.title, answer.data_label)
+    return entitle(figure, answer.title)
 
 
 def _levels(answer: Answer) -> dict[str, tuple[float, str]]:
@@ -175,7 +175,7 @@ def draw_targets(runs: Sequence[Run]) -> Drawing | None:
     what = ", ".join([config.dataset, find_encoder(config.encoder).title, loss])
     title = f"How much sooner than {baseline}, at every target: {what}"
     note = f"{labels.label(runs)}. {TARGETS_NOTE}"
-    return entitle(figure, title, runs[0].data_label, note)
+    return entitle(figure, title, note)
 
 
 def _plot_arm(
@@ -183,7 +183,7 @@ def _plot_arm(
 ) -> None:
     # The start is no point of a logarithmic axis.
     means = arm.means(measure)
-    points = thin([(at, value) for at, value in means if at > 0 and math.isfinite(value)])
+    points = [(at, value) for at, value in means if at > 0 and math.isfinite(value)]
     if not points:
         return
     if style is None:
@@ -196,7 +196,7 @@ def _plot_arm(
 
 def _plot_targets(axis: Any, targets: Sequence[Target], encoder: str) -> None:
     """Plot one variant's speedup at each level that all its seeds reached, and bounds elsewhere."""
-    style, targets = line_style(targets[0].variant), thin(targets)
+    style = STYLES.get(targets[0].variant.sampler, PLUGIN_STYLE) | {"markersize": 4}
     points = [(target.level, target.speedup.total) for target in targets]
     known = [(level, ratio) for level, ratio in points if ratio is not None]
     name = targets[0].variant.label(encoder)

@@ -43,8 +43,6 @@ UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationD
 """Metadata that makes Matplotlib leave the date out, by the kind of a file."""
 LETTERS = 10
 """Letters of a title in an inch."""
-MOST_POINTS = 80
-"""Points of a curve that a figure draws: more cannot be seen, and make an SVG large."""
 
 
 @dataclass(frozen=True)
@@ -129,34 +127,15 @@ def label_few(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def thin(points: Sequence[T]) -> list[T]:
-    """Return at most :data:`MOST_POINTS` of a curve's points, evenly spread, with the first and
-    the last.
-
-    A curve of no more points is returned as it is.
-    """
-    if len(points) <= MOST_POINTS:
-        return list(points)
-    step = (len(points) - 1) / (MOST_POINTS - 1)
-    return [points[round(index * step)] for index in range(MOST_POINTS)]
-
-
-def entitle(figure: Any, title: str, data_label: str, note: str = "") -> Drawing:
-    """Write a title above a figure, in one line, the data set's label below it, and a note below
-    the figure.
-    """
+def entitle(figure: Any, title: str, note: str = "") -> Drawing:
+    """Write a title above a figure, in one line, and a note below the figure."""
     size = min(12.0, 12.0 * LETTERS * figure.get_figwidth() / max(len(title), 1))
-    figure.suptitle("\n".join(filter(None, [title, data_label])), fontsize=size)
+    figure.suptitle(title, fontsize=size)
     if note:
         width = int(1.5 * LETTERS * figure.get_figwidth())
         lines = textwrap.wrap(f"{note}.", width, break_on_hyphens=False)
         figure.supxlabel("\n".join(lines), fontsize="small", color=LEVEL_COLOR)
     return Drawing(title, figure)
-
-
-def line_style(variant: Variant) -> Style:
-    """Return the style of a variant's curve; those of plug-ins share one."""
-    return {**STYLES.get(variant.sampler, PLUGIN_STYLE), "markersize": 4, "linewidth": 1.5}
 
 
 def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:

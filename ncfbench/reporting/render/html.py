@@ -44,7 +44,6 @@ def page(results: Results, tables: Sequence[Table]) -> str:
         .render(
             version=__version__,
             names=sorted({run.config.dataset for run in runs}),
-            labels=sorted({(run.config.dataset, run.data_label) for run in runs if run.data_label}),
             runs=counted(len(runs) - lost, "finished run") + (f" and {lost} diverged" * bool(lost)),
             sections={
                 name: [table for table in tables if table.section == name]

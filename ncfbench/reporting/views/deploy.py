@@ -104,7 +104,7 @@ def deployed_table(found: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     """Return a table of what to deploy with a row for each answer.
 
     Args:
-        found: names of data sets or races, with what :func:`deployment` says.
+        found: names of data sets, with what :func:`deployment` says.
     """
     whats = ("floor", "trained", "both")
     rows = [

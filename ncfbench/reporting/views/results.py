@@ -105,7 +105,7 @@ def speedup_tables(
         if printed is None:
             cols.append(Col("n", lambda row: row.get("seeds") or 0))
             intervals = PROFILE_NOTE if own[0].timed_by else INTERVAL_NOTE
-            notes = [*data_notes(data, own), *_reference_notes(own), intervals]
+            notes = [*_reference_notes(own), intervals]
             notes.append(TIES_NOTE.format(factor=LOSS_SPREAD.factor))
             notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in rows)
             over = find_sampler(own[0].runs[0].baseline_sampler).title
@@ -134,7 +134,7 @@ def recall_tables(
         epochs = {f"{at:.3g}" for row in rows if (at := row.get("reported_epoch")) is not None}
         is_known = any(row.get(f"{RECALL}_known_items") is not None for row in rows)
         kind = "test links" if is_known else "cold test items"
-        notes, what, name = _recall_notes(data, own, rows, epochs), f"Recall@50 on {kind}", "recall"
+        notes, what, name = _recall_notes(own, rows, epochs), f"Recall@50 on {kind}", "recall"
         if printed is not None:
             notes, what, name = [note], "Recall@50 beside the paper's", "paper-recall"
         present = {each.config.loss for each in own}
@@ -151,10 +151,10 @@ def recall_tables(
 
 
 def _recall_notes(
-    data: str, own: Sequence[Comparison], rows: Sequence[Row], epochs: Collection[str]
+    own: Sequence[Comparison], rows: Sequence[Row], epochs: Collection[str]
 ) -> list[str]:
     """Return the notes of a recall table."""
-    notes = [*data_notes(data, own), f"{ERROR}, whose number is in brackets."]
+    notes = [f"{ERROR}, whose number is in brackets."]
     notes += [SIMULATED_NOTE] * any(run.is_simulated for each in own for run in each.runs)
     if any((row.get(f"{RECALL}_chance") or 0) >= 1 for row in rows):
         notes.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
@@ -326,12 +326,6 @@ def by_table(
 def subject_of(name: str, comparisons: Sequence[Comparison]) -> str:
     """Return the data set by its name, b, s, k, unusual settings and seeds of a table's runs."""
     return f"{name}, {label([run for each in comparisons for run in each.runs])}"
-
-
-def data_notes(name: str, comparisons: Sequence[Comparison]) -> list[str]:
-    """Return what the data are, of a stand-in."""
-    labels = dict.fromkeys(each.runs[0].data_label for each in comparisons)
-    return [sentence(f"{name}: {text}") for text in labels if text]
 
 
 def without_value(row: Row) -> Cell:
