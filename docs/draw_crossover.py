@@ -19,7 +19,6 @@ from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.figures.drawing import (
     GREY,
     STYLES,
-    Drawing,
     entitle,
     finish,
     label_few,
@@ -28,7 +27,7 @@ from ncfbench.reporting.figures.drawing import (
 )
 from ncfbench.reporting.frames import Run, by_variant
 from ncfbench.reporting.profiles import by_profile
-from ncfbench.reporting.tied import log_ratios
+from ncfbench.reporting.rows import log_ratios
 from ncfbench.storage import schemas, tables
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -62,7 +61,7 @@ class Iterations(NamedTuple):
     by_sampler: Mapping[str, float]
 
 
-def draw_crossover(rows: Sequence[Row], iterations: Iterations | None) -> Drawing:
+def draw_crossover(rows: Sequence[Row], iterations: Iterations | None) -> Any:
     """Draw the speedup over the baseline as items become dearer: measured encoders beside the
     model's curves, per iteration and in total.
 

@@ -30,8 +30,7 @@ from ncfbench.floors.task import Task
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.engine import Clock
 from ncfbench.racing.pipeline import ANSWER, Outcome, first_free
-from ncfbench.reporting.beside import read_floors
-from ncfbench.reporting.floors import floors_of
+from ncfbench.reporting.floors import floors_of, read_floors
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank, most_ranked, require_validation_links
 from ncfbench.runs.signals import deferred_signals

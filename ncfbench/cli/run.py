@@ -124,7 +124,7 @@ def run(
         in_group=True,
     )
     if record is not None:
-        from ncfbench.reporting.beside import read_floors
+        from ncfbench.reporting.floors import read_floors
 
         folder = locations.data_dir / record.config.dataset
         floors, problems = read_floors([folder], record.data_fingerprint)

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from ncfbench.catalog import SAMPLERS, find_loss, find_sampler
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Run, by_variant
-from ncfbench.reporting.rows import Comparison
-from ncfbench.reporting.tied import log_ratios, recall_difference
+from ncfbench.reporting.rows import Comparison, log_ratios, recall_difference
 from ncfbench.statistics import intervals
 from ncfbench.statistics.intervals import Estimate, estimate_of
 from ncfbench.statistics.speedups import BUSY_SPREAD

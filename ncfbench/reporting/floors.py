@@ -9,13 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from statistics import fmean as mean
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ncfbench.blending import blend
 from ncfbench.data.content import Split
+from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError
-from ncfbench.floors.kept import columns_of, key_of, preference
+from ncfbench.floors import kept
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import (
@@ -59,7 +61,7 @@ class FloorResult:
     def name(self) -> str:
         """Its title."""
         content = (self.row["content"] or "TF-IDF").replace("features", "feature")
-        columns = columns_of(self.row)
+        columns = kept.columns_of(self.row)
         note = f" on {columns:,} columns" if columns else ""
         return TITLES[self.row["floor"]].replace("TF-IDF", content) + note
 
@@ -103,7 +105,7 @@ class FloorResult:
     def facts(self) -> dict[str, Any]:
         """Its settings and seconds in JSON."""
         names = ("floor", "content", "penalty", "chosen_by")
-        own = {"columns": columns_of(self.row), "seconds": self.seconds}
+        own = {"columns": kept.columns_of(self.row), "seconds": self.seconds}
         own |= {f"validation_{name}": self.value("validation", name) for name in (RECALL, NDCG)}
         return {name: self.row[name] for name in names} | own
 
@@ -145,6 +147,40 @@ class Standing(NamedTuple):
         return f"{self.above_by:+.3f} ± {error}"
 
 
+def find_floors(
+    runs: Sequence[RunRecord], runs_dir: Path, data_dir: Path
+) -> tuple[dict[str, list[FloorResult]], list[str]]:
+    """Return the kept floors by fingerprint, those beside the data before those beside the runs,
+    and messages about what cannot be read. Data that are here have an entry, if an empty one.
+    """
+    by_fingerprint: dict[str, list[FloorResult]] = {}
+    problems: list[str] = []
+    for run in {run.data_fingerprint: run for run in runs}.values():
+        name, fingerprint = run.config.dataset, run.data_fingerprint
+        of_data, unreadable = read_floors([data_dir / name, runs_dir], fingerprint)
+        problems += unreadable
+        prepared = read_manifest(data_dir, name)
+        if of_data or (prepared or {}).get("fingerprint") == fingerprint:
+            by_fingerprint[fingerprint] = of_data
+    return by_fingerprint, [*dict.fromkeys(problems)]
+
+
+def read_floors(folders: Iterable[Path], fingerprint: str) -> tuple[list[FloorResult], list[str]]:
+    """Return the floors of some data that the first folder with any keeps, and messages about what
+    cannot be read.
+    """
+    problems = []
+    for folder in folders:
+        try:
+            rows = kept.read(folder, fingerprint)
+        except DataError as error:
+            problems.append(f"Skipped {kept.FILE}: {error}")
+            continue
+        if rows:
+            return floors_of(rows), problems
+    return [], problems
+
+
 def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
     """Return the kept floors of a data set, the best first: by recall of validation links; those
     without, by recall of test links, come last.
@@ -152,7 +188,7 @@ def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
     Of a floor with several settings one counts (:func:`ncfbench.floors.kept.preference`).
     """
     best: dict[str, Mapping[str, Any]] = {}
-    for row in sorted(rows, key=preference):
+    for row in sorted(rows, key=kept.preference):
         if row["floor"] in TITLES:
             best[row["floor"]] = row
     return sorted(map(FloorResult, best.values()), key=lambda floor: floor.rank, reverse=True)
@@ -271,7 +307,7 @@ def blend_of(runs: Sequence[RunRecord], floors: Iterable[FloorResult]) -> BlendR
             if row is not None and row["iteration"] == run.reported_iteration:
                 known.append(row)
     parts = {(row["floor"], row["penalty"]) for row in known}
-    of_floors = {(key_of(each.row), each.row["penalty"]): each for each in floors}
+    of_floors = {(kept.key_of(each.row), each.row["penalty"]): each for each in floors}
     if not runs or len(known) < len(runs) or len(parts) > 1 or not parts <= of_floors.keys():
         return None
     epoch = mean_of([run.summary for run in runs], "reported_epoch")

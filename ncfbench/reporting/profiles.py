@@ -15,8 +15,7 @@ from typing import Any
 
 from ncfbench.catalog import all_settings
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.rows import Comparison
-from ncfbench.reporting.tied import log_ratios
+from ncfbench.reporting.rows import Comparison, log_ratios
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.labels import unusual_settings
 from ncfbench.statistics import ranking

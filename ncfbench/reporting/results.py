@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from ncfbench.config import Folder, Locations
-from ncfbench.errors import UsageError, nearest, shown
-from ncfbench.reporting import beside, frames
+from ncfbench.data.store import read_manifest
+from ncfbench.errors import DataError, UsageError, nearest, shown
+from ncfbench.reporting import frames
 from ncfbench.reporting.answers import Answer, find_answers
-from ncfbench.reporting.beside import FILE, Manifest, Rows
 from ncfbench.reporting.claims import judge_claims
-from ncfbench.reporting.floors import TITLES, FloorResult
+from ncfbench.reporting.floors import TITLES, FloorResult, find_floors
 from ncfbench.reporting.frames import Run, group
 from ncfbench.reporting.profiles import with_profile_times
 from ncfbench.reporting.rows import Comparison, compare
@@ -28,8 +28,13 @@ from ncfbench.reporting.views.answers import answer_frame, answer_tables, as_row
 from ncfbench.reporting.views.deploy import deployed_table
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.results import recall_tables, speedup_tables
-from ncfbench.runs.folder import copy_records, read_all
+from ncfbench.runs.folder import RunRecord, copy_records, read_all
 from ncfbench.storage import schemas, tables
+
+FILE = "datasets.json"
+"""File beside the runs that says what their data sets were prepared from."""
+Manifest: TypeAlias = Mapping[str, Any]
+Rows: TypeAlias = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -185,10 +190,10 @@ class Results:
             for of_data in self.floors.values()
             for floor in sorted(of_data, key=lambda floor: [*TITLES].index(floor.row["floor"]))
         ]
-        paths = [beside.keep_rows(folder / "speedup.parquet", self.speedup, schemas.SPEEDUP)]
-        paths.append(beside.keep_rows(folder / "recall.parquet", self.recall, schemas.RECALL))
+        paths = [_keep_rows(folder / "speedup.parquet", self.speedup, schemas.SPEEDUP)]
+        paths.append(_keep_rows(folder / "recall.parquet", self.recall, schemas.RECALL))
         if floors:
-            paths.append(beside.keep_rows(folder / "floors.parquet", floors, schemas.FLOOR))
+            paths.append(_keep_rows(folder / "floors.parquet", floors, schemas.FLOOR))
         if self.manifests:
             paths.append(folder / FILE)
             tables.write_json(paths[-1], dict(self.manifests))
@@ -247,8 +252,8 @@ def collect(
     if baseline is not None and present and baseline not in present:
         text = f"No run has the sampler {baseline!r}{nearest(baseline, present)}"
         raise UsageError(f"{text} The runs have: {', '.join(present)}.")
-    manifests, unknown = beside.find_manifests(runs, folders.runs_dir, folders.data_dir)
-    floors, damaged = beside.find_floors(runs, folders.runs_dir, folders.data_dir)
+    manifests, unknown = _manifests(runs, folders.runs_dir, folders.data_dir)
+    floors, damaged = find_floors(runs, folders.runs_dir, folders.data_dir)
     comparisons = compare(grouped)
     profiled = []
     if profiles is not None:
@@ -271,3 +276,47 @@ def collect(
         locations=locations,
         is_filtered=bool(wanted) or baseline is not None,
     )
+
+
+def _manifests(
+    runs: Sequence[RunRecord], runs_dir: Path, data_dir: Path
+) -> tuple[dict[str, Manifest], list[str]]:
+    """Return the known manifests by fingerprint, and messages about what cannot be read."""
+    manifests: dict[str, Manifest] = {}
+    problems = []
+    path = runs_dir / FILE
+    try:
+        kept = tables.read_json(path) if path.exists() else {}
+        entries = kept.items() if isinstance(kept, dict) else [("", None)]
+        if not all(
+            isinstance(of, dict) and of.get("fingerprint") == digits for digits, of in entries
+        ):
+            raise DataError(f"{path} is damaged: it does not describe data sets.")
+    except DataError as error:
+        kept = {}
+        problems.append(f"Skipped {FILE}: {error}")
+    for fingerprint, name in dict.fromkeys(
+        (run.data_fingerprint, run.config.dataset) for run in runs
+    ):
+        prepared = read_manifest(data_dir, name)
+        if prepared is not None and prepared.get("fingerprint") == fingerprint:
+            manifests[fingerprint] = prepared
+        elif fingerprint in kept:
+            manifests[fingerprint] = kept[fingerprint]
+    return manifests, problems
+
+
+def _keep_rows(path: Path, rows: Rows, schema: pa.Schema) -> Path:
+    """Write a table, unless it is there with these rows.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    fresh = [{name: row.get(name) for name in schema.names} for row in rows]
+    try:
+        kept = tables.read_table(path, schema).select(schema.names).to_pylist()
+    except DataError:
+        kept = None
+    if kept != fresh:
+        tables.write_rows(path, rows, schema)
+    return path

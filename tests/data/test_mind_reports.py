@@ -8,8 +8,7 @@ from mind_files import prepare, write
 from ncfbench.data import prepare as prepare_data
 from ncfbench.data.sources import mind, prepare_command
 from ncfbench.data.sources.mind import Options
-from ncfbench.reporting import beside
-from ncfbench.reporting.results import collect
+from ncfbench.reporting.results import FILE, collect
 from ncfbench.storage import tables
 
 
@@ -27,7 +26,7 @@ def test_reports_know_it_is_not_the_papers_data(tmp_path):
     manifest, _ = prepare(source, tmp_path / "d")
     for sampler in ("iid", "ns"):
         write_run(runs, sampler, [9, 5, 3], 200, fingerprint=manifest["fingerprint"])
-    tables.write_json(runs / beside.FILE, {manifest["fingerprint"]: manifest})
+    tables.write_json(runs / FILE, {manifest["fingerprint"]: manifest})
     assert collect(runs, tmp_path / "d").beside_paper == []
     shares = "test_fraction=0.0, validation_fraction=0.0"
     command = f"prepare mind --name citeulike --from FOLDER  # from Python, with {shares}"

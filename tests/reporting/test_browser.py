@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from folders import MANIFEST, write_folder, write_profile, write_run
 
-from ncfbench.reporting.beside import FILE
 from ncfbench.reporting.render.html import page
-from ncfbench.reporting.results import collect
+from ncfbench.reporting.results import FILE, collect
 
 pytestmark = pytest.mark.browser
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

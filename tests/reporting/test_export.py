@@ -9,8 +9,7 @@ from folders import MANIFEST, write_folder, write_run
 from invoked import check, invoke
 
 from ncfbench.data.sources import prepare_command
-from ncfbench.reporting import beside
-from ncfbench.reporting.results import collect
+from ncfbench.reporting.results import FILE, collect
 from ncfbench.runs.folder import RECORDS
 
 PREPARE = "ncfbench prepare citeulike --text title,tags --max-length 40"
@@ -19,7 +18,7 @@ PREPARE = "ncfbench prepare citeulike --text title,tags --max-length 40"
 def test_an_export_stands_by_itself(tmp_path):
     folder, target = write_folder(tmp_path / "runs"), tmp_path / "kept"
     (next(folder.glob("*/config.json")).parent / "checkpoints").mkdir()
-    (folder / beside.FILE).write_text(json.dumps({"f" * 64: MANIFEST}))
+    (folder / FILE).write_text(json.dumps({"f" * 64: MANIFEST}))
     words = ("report", "--data-dir", tmp_path / "data", "--json", "--runs-dir")
     result = invoke(*words, folder, "--export", target)
     assert result.exit_code == 0, result.output
@@ -65,13 +64,12 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize(
     "damage",
     [
-        {"source": 3},
         {"fingerprint": "e" * 64},
     ],
 )
 def test_damaged_descriptions_of_data_are_left_out(run, damage):
     for manifest, known in ((MANIFEST, True), (MANIFEST | damage, False)):
-        (run / beside.FILE).write_text(json.dumps({"f" * 64: manifest}))
+        (run / FILE).write_text(json.dumps({"f" * 64: manifest}))
         results = collect(run, run / "no-data")
         assert (list(results.manifests) == ["f" * 64]) == known
         skipped = [problem.startswith("Skipped datasets.json") for problem in results.problems]
@@ -103,7 +101,7 @@ def test_commands_to_prepare_data_again(more, ends):
 
 @pytest.mark.parametrize("text", ["", '{"a": 1}', "null"])
 def test_a_damaged_file_of_descriptions_is_named(run, text):
-    (run / beside.FILE).write_text(text)
+    (run / FILE).write_text(text)
     result = invoke("report", run, "--json")
     assert result.exit_code == 0, result.output
     assert "Skipped datasets.json" in result.stderr

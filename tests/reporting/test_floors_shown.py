@@ -12,8 +12,8 @@ from ncfbench.data import prepare
 from ncfbench.errors import DataError
 from ncfbench.floors.floor import floor as fit_floors
 from ncfbench.floors.kept import FILE
-from ncfbench.reporting.beside import find_floors
 from ncfbench.reporting.figures import curves
+from ncfbench.reporting.floors import find_floors
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.views import sentences
 from ncfbench.reporting.views.answers import answer_tables, as_rows

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ncfbench.reporting.figures.curves import draw_answer, draw_targets
-from ncfbench.reporting.figures.drawing import Drawing
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.selection import free_name
 from ncfbench.reporting.table import slug
@@ -15,7 +16,7 @@ LONGEST = 120
 """Characters of a figure's name."""
 
 
-def drawn(results: Results) -> dict[str, Drawing]:
+def drawn(results: Results) -> dict[str, Any]:
     """Return the figures that the answers and the runs have something to draw for, by name; one
     whose name is taken has a number after it.
 
@@ -27,7 +28,7 @@ def drawn(results: Results) -> dict[str, Drawing]:
         config, digits = runs[0].config, runs[0].data_fingerprint[:6]
         what = config.dataset, config.encoder, config.loss, digits, unusual_label(runs[0])
         made.append((slug("targets", *what), draw_targets(runs)))
-    found: dict[str, Drawing] = {}
+    found: dict[str, Any] = {}
     for name, drawing in made:
         if drawing is not None:
             found[free_name(name[:LONGEST], found)] = drawing

@@ -14,7 +14,6 @@ from ncfbench.reporting.figures.drawing import (
     GREY,
     PLUGIN_STYLE,
     STYLES,
-    Drawing,
     add_legend_below,
     entitle,
     finish,
@@ -43,7 +42,7 @@ TARGETS_NOTE = (
 )
 
 
-def draw_answer(answer: Answer) -> Drawing | None:
+def draw_answer(answer: Answer) -> Any:
     """Draw the answer's measures against seconds of training, with the level that decides and the
     floors.
 
@@ -133,7 +132,7 @@ def sensitivity(runs: Sequence[Run], measure: str) -> list[Target]:
     ]
 
 
-def draw_targets(runs: Sequence[Run]) -> Drawing | None:
+def draw_targets(runs: Sequence[Run]) -> Any:
     """Draw how many times sooner each arm comes to every level of loss and recall.
 
     The band is the 95 % interval over seeds. Where some seed did not reach a level, or was past it

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -45,14 +43,6 @@ LETTERS = 10
 """Letters of a title in an inch."""
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A figure, and its title in one line."""
-
-    title: str
-    figure: Any
-
-
 def new_figure(width: float, height: float) -> Any:
     """Return an empty figure of some inches.
 
@@ -67,8 +57,8 @@ def new_figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save(drawing: Drawing, paths: Sequence[Path]) -> list[Path]:
-    """Write a drawing to files of the kinds that their suffixes name; return the files.
+def save(figure: Any, paths: Sequence[Path]) -> list[Path]:
+    """Write a figure to files of the kinds that their suffixes name; return the files.
 
     Raises:
         DataError: a file cannot be written.
@@ -77,27 +67,16 @@ def save(drawing: Drawing, paths: Sequence[Path]) -> list[Path]:
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(path) as new:
-            draw(drawing, new, path.suffix[1:])
-            if path.suffix == ".svg":
-                new.write_text(_shorten(new.read_text(encoding="utf-8")), encoding="utf-8")
+            draw(figure, new, path.suffix[1:])
     return list(paths)
 
 
-def draw(drawing: Drawing, target: Path | BinaryIO, kind: str) -> None:
+def draw(figure: Any, target: Path | BinaryIO, kind: str) -> None:
     """Draw to a file of a kind such as ``svg``: the same bytes whenever the figure is the same."""
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "ncfbench"}):
-        drawing.figure.savefig(target, dpi=130, format=kind, metadata=UNDATED.get(kind))
-
-
-def _shorten(svg: str) -> str:
-    """Return a drawing whose positions have two decimals of a point, where Matplotlib writes six.
-
-    Only positions are shortened: the scale of letters is a small number.
-    """
-    decimals = re.compile(r"(\.\d\d)\d+")
-    return re.sub(r'\s(?:d|x|y)="[^"]*"', lambda match: decimals.sub(r"\1", match[0]), svg)
+        figure.savefig(target, dpi=130, format=kind, metadata=UNDATED.get(kind))
 
 
 def finish(axis: Any) -> None:
@@ -127,15 +106,15 @@ def label_few(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def entitle(figure: Any, title: str, note: str = "") -> Drawing:
-    """Write a title above a figure, in one line, and a note below the figure."""
+def entitle(figure: Any, title: str, note: str = "") -> Any:
+    """Write a title above a figure, in one line, and a note below it; return the figure."""
     size = min(12.0, 12.0 * LETTERS * figure.get_figwidth() / max(len(title), 1))
     figure.suptitle(title, fontsize=size)
     if note:
         width = int(1.5 * LETTERS * figure.get_figwidth())
         lines = textwrap.wrap(f"{note}.", width, break_on_hyphens=False)
         figure.supxlabel("\n".join(lines), fontsize="small", color=LEVEL_COLOR)
-    return Drawing(title, figure)
+    return figure
 
 
 def main_variants(arms: Iterable[Variant], encoder: str) -> list[Variant]:

@@ -95,7 +95,7 @@ def _drawings(results: Results) -> list[dict[str, str]]:
         file = io.BytesIO()
         draw(drawing, file, "svg")
         svg = base64.b64encode(file.getvalue()).decode()
-        shown.append({"name": name, "title": drawing.title, "svg": svg})
+        shown.append({"name": name, "title": drawing.get_suptitle(), "svg": svg})
     return shown
 
 

@@ -10,9 +10,8 @@ from ncfbench.paper import printed
 from ncfbench.paper.printed import RECALL, SPEEDUP_LOSS, Measure, PrintedCell
 from ncfbench.reporting.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from ncfbench.reporting.frames import by_variant
-from ncfbench.reporting.rows import Comparison
+from ncfbench.reporting.rows import Comparison, tied_recalls, tied_speedups
 from ncfbench.reporting.table import Col, Style, Table
-from ncfbench.reporting.tied import tied_recalls, tied_speedups
 from ncfbench.reporting.views.results import Row, recall_tables, speedup_tables
 
 BRACKETS_NOTE = (
