@@ -17,7 +17,6 @@ from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views import answers, sentences
-from ncfbench.reporting.views.deploy import deployment
 from ncfbench.runs.labels import run_command
 
 LEAST_TRAINING = 1 / 3
@@ -100,7 +99,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
     """
     question = answer.question
     doubts = caveats(answer)
-    deploy = deployment(answer, doubts, locations)
+    deploy = sentences.deployment(answer, doubts, locations)
     return {
         "format": 1,
         "dataset": question.base.dataset,

@@ -25,9 +25,9 @@ from ncfbench.reporting.rows import Comparison, compare
 from ncfbench.reporting.selection import free_name, left_out, select, wanted_values
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.views.answers import answer_frame, answer_tables, as_rows, detail_tables
-from ncfbench.reporting.views.deploy import deployed_table
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.results import recall_tables, speedup_tables
+from ncfbench.reporting.views.sentences import deployed_table
 from ncfbench.runs.folder import RunRecord, copy_records, read_all
 from ncfbench.storage import schemas, tables
 

@@ -35,8 +35,7 @@ def page(results: Results, tables: Sequence[Table]) -> str:
     Args:
         tables: those to show; all but answers, main ones and the paper's are folded.
     """
-    runs, drawings = results.runs, _drawings(results)
-    answers = {table.name for table in results.tables if table.section == "answer"}
+    runs = results.runs
     lost = sum(run.has_diverged for run in runs)
     return (
         templates()
@@ -49,8 +48,7 @@ def page(results: Results, tables: Sequence[Table]) -> str:
                 name: [table for table in tables if table.section == name]
                 for name in ("answer", "main", "detail", "paper")
             },
-            answer_drawings=[each for each in drawings if each["name"] in answers],
-            drawings=[each for each in drawings if each["name"] not in answers],
+            drawings=_drawings(results),
             has_plots=find_spec("matplotlib") is not None,
             install=install_command("plots"),
             environments=_environments(results),

@@ -25,8 +25,7 @@ from ncfbench.reporting.quality import (
     TEST_RECALL,
 )
 from ncfbench.reporting.table import Col, Table
-from ncfbench.reporting.views.deploy import deployment
-from ncfbench.reporting.views.sentences import headline, tied_sentence
+from ncfbench.reporting.views.sentences import deployment, headline, tied_sentence
 from ncfbench.runs.labels import flags
 from ncfbench.runs.quality import CERTAIN
 from ncfbench.statistics.ranking import SHARE
