@@ -29,12 +29,12 @@ from ncfbench.floors.models import Fitted
 from ncfbench.floors.task import Task
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.engine import Clock
-from ncfbench.racing.pipeline import ANSWER, Outcome, first_free
+from ncfbench.racing.pipeline import Outcome, first_free
 from ncfbench.reporting.floors import floors_of, read_floors
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.quality import COMPARED, can_rank, most_ranked, require_validation_links
+from ncfbench.runs.quality import CERTAIN, can_rank, most_ranked, require_validation_links
 from ncfbench.runs.signals import deferred_signals
-from ncfbench.storage import locks, tables
+from ncfbench.storage import locks
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.training.blended import blend_run
@@ -52,10 +52,6 @@ most: a busy machine takes longer for both.
 BLENDING = 2.0
 """Time that blending may take of a floor's content, fit and ranking."""
 BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
-CERTAIN_NOTE = (
-    f"At most {COMPARED} items are ranked for validation links, whose recall@{COMPARED} is 1 by"
-    " construction and decides nothing. Prepare data with more of them."
-)
 
 
 def advise(
@@ -153,7 +149,7 @@ def answer_question(
         for arm in race.arms:
             arm.measure()
         notes = [BUSY_NOTE] if programs.describe() else []
-        notes += [CERTAIN_NOTE] if chance(dataset, "validation") >= 1 else []
+        notes += [f"On validation links {CERTAIN}"] if chance(dataset, "validation") >= 1 else []
         answer = make_answer(
             question,
             race.arms,
@@ -173,9 +169,14 @@ def answer_question(
                 notes.append(f"No blend: {first_line(error)}")
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
-        there = {"--data-dir": str(locations.data_dir), "--runs-dir": str(locations.runs_dir)}
-        tables.write_json(folder / ANSWER, summary.as_json(answer, folder, there))
-        return Outcome(answer, folder)
+        return Outcome.kept(answer, folder, summary.as_json(answer, folder, _flags(locations)))
+
+
+def _flags(locations: Locations) -> dict[str, str]:
+    """Return the flags of folders that are not the usual ones."""
+    usual = vars(Locations.of())
+    given = {name: path for name, path in vars(locations).items() if path != usual[name]}
+    return {f"--{name.replace('_', '-')}": str(path) for name, path in given.items()}
 
 
 def require_recall(question: Question, dataset: Dataset) -> None:

@@ -67,7 +67,4 @@ def advise(
         assignments=set_ or (),
         began=began,
     )
-    flags = {"--data-dir": data_dir, "--runs-dir": runs_dir}
-    given = {flag: str(path) for flag, path in flags.items() if path is not None}
-    answer = summary.as_json(advice.answer, advice.folder, given)
-    print_answer(answer, summary.answer_tables(advice.answer), as_json=json_)
+    print_answer(advice.document, summary.answer_tables(advice.answer), as_json=json_)

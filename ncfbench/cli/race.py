@@ -85,7 +85,6 @@ def race(
     Example: ncfbench race --budget 5m --try lr=1e-4,1e-3 'python train.py --lr {lr}'
     """
     from ncfbench.racing import summary
-    from ncfbench.racing.answer import as_json
     from ncfbench.racing.pipeline import race as run_race
     from ncfbench.reporting.render.markdown import escape, render
     from ncfbench.storage.tables import storage_errors, write_text
@@ -106,17 +105,10 @@ def race(
         seeds=seeds,
         progress=progress_bar(quiet=quiet),
     )
-    answer, best = outcome.answer, outcome.answer.best
-    shown, trust = summary.answer_tables(answer), summary.caveats(answer)
-    found = as_json(answer) | {
-        "headline": summary.headline(answer),
-        "trust": trust,
-        "next": [{"purpose": "To train it", "command": best.arm.command.filled()}] if best else [],
-        "folder": str(outcome.folder),
-    }
+    found, shown = outcome.document, summary.answer_tables(outcome.answer)
     if markdown is not None:
-        text = [found["headline"], f"How far to trust it: {' '.join(trust)}"]
+        text = [found["headline"], f"How far to trust it: {' '.join(found['trust'])}"]
         write_text(markdown, "\n\n".join([*map(escape, text), render(shown)]))
     print_answer(found, shown, as_json=json_)
-    if best is None:
+    if outcome.answer.best is None:
         raise typer.Exit(CheckFailedError.exit_code)

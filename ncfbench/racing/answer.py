@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ncfbench.racing.arm import CommandArm
 from ncfbench.racing.engine import Status
 from ncfbench.racing.question import Question, curves_of
 from ncfbench.racing.race import STAYED
 from ncfbench.statistics.curves import Curve
-from ncfbench.statistics.intervals import interval_columns
 from ncfbench.statistics.seeds import Curves, Ratio, status_beside, times_to_level
 
 FINISHED = ("recommended", "tied", "lower", "slower", "alone")
@@ -155,51 +153,6 @@ def _is_alone(question: Question, firsts: Sequence[CommandArm], *, is_over: bool
         able.append(Status.RACING)
     silent = [arm for arm in firsts if not arm.readings]
     return len(firsts) - len(silent) == 1 and any(arm.status in able for arm in silent)
-
-
-def as_json(answer: Answer) -> dict[str, Any]:
-    """Return the measured parts of an answer as a JSON object; see docs/race.md."""
-    question, best, level = answer.question, answer.best, answer.level
-    return {
-        "format": 1,
-        "metric": question.metric.name,
-        "is_less_better": question.metric.is_less_better,
-        "target": question.target,
-        "level": None if level is None else answer.value(level),
-        "budget_seconds": question.budget_seconds,
-        "spent_seconds": answer.spent_seconds,
-        "is_over": answer.is_over,
-        "recommended": best and best.name,
-        "tied": [tie.name for tie in answer.ties],
-        "arms": [_row(answer, result) for result in answer.results],
-    }
-
-
-def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
-    arm, curve = result.arm, result.curve
-    return {
-        "arm": result.name,
-        "values": dict(arm.command.values),
-        "command": arm.command.filled(),
-        "status": result.status,
-        "reason": arm.reason or None,
-        "seeds": len(result.runs.curves),
-        "seconds": result.seconds,
-        "is_at_most": result.is_at_most,
-        **interval_columns("times_later", result.behind),
-        "best": None if curve is None else answer.value(curve.level),
-        "trained_seconds": curve and curve.clock,
-        "running_seconds": arm.running_seconds,
-        "startup_seconds": arm.timeline.startup_seconds,
-        "lines": len(arm.readings),
-        "memory_bytes": arm.memory_bytes,
-        "curves": {
-            seed: [
-                [at, answer.value(loss)] for at, loss in zip(one.seconds, one.losses, strict=True)
-            ]
-            for seed, one in result.runs.curves.items()
-        },
-    }
 
 
 def _result(

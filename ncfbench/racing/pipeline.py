@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from ncfbench.config import Folder, Locations
 from ncfbench.errors import UsageError
-from ncfbench.racing.answer import Answer, as_json, make_answer
+from ncfbench.racing import summary
+from ncfbench.racing.answer import Answer, make_answer
 from ncfbench.racing.arm import CommandArm, Field
 from ncfbench.racing.commands import SEED, Command, make_commands
 from ncfbench.racing.metric import Metric
@@ -41,10 +42,17 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Outcome(NamedTuple, Generic[AnswerT]):
-    """The answer of a race, and the folder of its records."""
+    """The answer of a race, the folder of its records, and the answer as JSON, which is there."""
 
     answer: AnswerT
     folder: Path
+    document: Mapping[str, Any]
+
+    @classmethod
+    def kept(cls, answer: AnswerT, folder: Path, document: Mapping[str, Any]) -> Self:
+        """Write an answer in the folder of the race."""
+        tables.write_json(folder / ANSWER, document)
+        return cls(answer, folder, document)
 
 
 def race(
@@ -115,10 +123,9 @@ def race(
         )
         arms = [CommandArm(one, field, number) for number, one in enumerate(commands)]
 
-        def answered(*, is_over: bool = False, notes: Sequence[str] = ()) -> Answer:
+        def answered(*, is_over: bool = False, notes: Sequence[str] = ()) -> Outcome[Answer]:
             answer = make_answer(question, arms, clock.spent, is_over=is_over, notes=notes)
-            tables.write_json(here / ANSWER, as_json(answer))
-            return answer
+            return Outcome.kept(answer, here, summary.as_json(answer, here))
 
         race_ = Race(clock, arms, progress.say, question=question, judged=answered)
         progress.start(int(budget_seconds), 0, "second")
@@ -131,8 +138,7 @@ def race(
         if used := programs.describe():
             notes.append(f"Meanwhile other programs used {used}, so times are too long")
         question.require_direction(race_.firsts, is_last=True)
-        answer = answered(is_over=is_complete, notes=notes)
-    return Outcome(answer, here)
+        return answered(is_over=is_complete, notes=notes)
 
 
 def _at_work(arms: Sequence[CommandArm]) -> tuple[str, str]:

@@ -1,8 +1,10 @@
-"""The answer of a race of commands in words and as tables."""
+"""The answer of a race of commands in words, as tables and as JSON."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 from ncfbench.racing.answer import Answer, ArmResult
 from ncfbench.racing.clock import doubt
@@ -10,6 +12,7 @@ from ncfbench.racing.direction import chance_of
 from ncfbench.racing.question import FINALISTS
 from ncfbench.reporting.formats import counted, three_digits
 from ncfbench.reporting.table import Col, Table, sentence
+from ncfbench.statistics.intervals import interval_columns
 from ncfbench.statistics.ranking import SHARE
 
 FALLING = 0.03
@@ -127,6 +130,59 @@ def answer_tables(answer: Answer) -> list[Table]:
     left = [result for result in gone if result.arm.reason]
     reasons = [Col("", "name"), Col("why it is not the answer", _reason, wraps=True)]
     return [*tables, *([Table.of("Left the race", reasons, left)] if left else [])]
+
+
+def as_json(answer: Answer, folder: Path) -> dict[str, Any]:
+    """Return an answer as a JSON object; see docs/race.md.
+
+    Args:
+        folder: of the race's records.
+    """
+    question, best, level = answer.question, answer.best, answer.level
+    return {
+        "format": 1,
+        "metric": question.metric.name,
+        "is_less_better": question.metric.is_less_better,
+        "target": question.target,
+        "level": None if level is None else answer.value(level),
+        "budget_seconds": question.budget_seconds,
+        "spent_seconds": answer.spent_seconds,
+        "is_over": answer.is_over,
+        "recommended": best and best.name,
+        "tied": [tie.name for tie in answer.ties],
+        "headline": headline(answer),
+        "trust": caveats(answer),
+        "next": [{"purpose": "To train it", "command": best.arm.command.filled()}] if best else [],
+        "arms": [_row(answer, result) for result in answer.results],
+        "folder": str(folder),
+    }
+
+
+def _row(answer: Answer, result: ArmResult) -> dict[str, Any]:
+    arm, curve = result.arm, result.curve
+    return {
+        "arm": result.name,
+        "values": dict(arm.command.values),
+        "command": arm.command.filled(),
+        "status": result.status,
+        "reason": arm.reason or None,
+        "seeds": len(result.runs.curves),
+        "seconds": result.seconds,
+        "is_at_most": result.is_at_most,
+        **interval_columns("times_later", result.behind),
+        "best": None if curve is None else answer.value(curve.level),
+        "trained_seconds": curve and curve.clock,
+        "running_seconds": arm.running_seconds,
+        "startup_seconds": arm.timeline.startup_seconds,
+        "lines": len(arm.readings),
+        "memory_bytes": arm.memory_bytes,
+        "curves": {
+            seed: [
+                [at, answer.value(loss)] for at, loss in zip(one.seconds, one.losses, strict=True)
+            ]
+            for seed, one in result.runs.curves.items()
+        },
+    }
 
 
 def _no_choice(answer: Answer) -> str:
