@@ -87,7 +87,6 @@ class CommandArm(Arm):
         number: of the command, in the order of the command line.
         running_seconds: without pauses.
         memory_bytes: that it holds; 0 while unknown.
-        bunched: lines with a metric that came together with a later one.
         is_open: True from its start to its end.
     """
 
@@ -95,8 +94,7 @@ class CommandArm(Arm):
         super().__init__(f"{command.name} (seed {seed})" if seed else command.name, seed)
         self.command, self.field, self.number = command, field, number
         self.timeline = Timeline()
-        self.running_seconds, self.memory_bytes, self.bunched = 0.0, 0, 0
-        self.is_open = False
+        self.running_seconds, self.memory_bytes, self.is_open = 0.0, 0, False
         self.process: Process | None = None
         self._deadline = 0.0
 
@@ -230,7 +228,7 @@ class CommandArm(Arm):
         process = self.process
         if process is not None:
             process.end(self._deadline)
-            self.bunched, self.process, self.is_open = process.bunched, None, False
+            self.process, self.is_open = None, False
             self.field.arms.remove(self)
 
 

@@ -64,7 +64,6 @@ class Process:
     Attributes:
         readings: lines with a metric.
         last_lines: of its output, without those that hold a metric.
-        bunched: lines with a metric that came together with a later one.
         code: exit code, negative for a signal; None while it lives or where nothing is known.
         error: what a line is refused for.
         diverged: a metric that was no finite number, after one that was or twice.
@@ -80,7 +79,6 @@ class Process:
     ) -> None:
         self.readings: list[Reading] = []
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
-        self.bunched = 0
         self.code: int | None = None
         self.error: UsageError | None = None
         self.diverged: float | None = None
@@ -224,7 +222,6 @@ class Process:
     def _take(self, lines: Sequence[bytes], now: float) -> None:
         with self._lock:
             running = self._clock(now)
-        count = 0
         for line in lines:
             text = line.decode(errors="replace")
             try:
@@ -235,7 +232,6 @@ class Process:
                 continue
             if read is not None and math.isfinite(read.value):
                 self.readings.append(Reading(running, *read))
-                count += 1
                 continue
             if read is not None:
                 self._not_finite += 1
@@ -243,7 +239,6 @@ class Process:
                     self.diverged = read.value
             if shown := cleaned(text).strip():
                 self.last_lines.append(shown)
-        self.bunched += max(count - 1, 0)
 
 
 def _memory_of(process: psutil.Process) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from ncfbench.racing.answer import Answer, ArmResult
-from ncfbench.racing.clock import doubt
+from ncfbench.racing.clock import Reading, doubt
 from ncfbench.racing.direction import chance_of
 from ncfbench.racing.question import FINALISTS
 from ncfbench.reporting.formats import counted, three_digits
@@ -233,12 +235,18 @@ def _of_clock(answer: Answer) -> list[str]:
         f"Lines of {arm.name} came together, so their times are late: flush its output after each"
         " line."
         for arm in arms
-        if arm.bunched > BUNCHED * max(len(arm.readings), 1)
+        if is_buffered(arm.readings)
     ]
     waiting = [result.arm for result in answer.results if result.status == "not begun"]
     if waiting:
         texts.append(f"{counted(len(waiting), 'arm')} did not begin: {waiting[0].reason}.")
     return texts
+
+
+def is_buffered(lines: Sequence[Reading]) -> bool:
+    """Return whether many lines came together with a later one."""
+    together = sum(line.running == after.running for line, after in pairwise(lines))
+    return together > BUNCHED * max(len(lines), 1)
 
 
 def _text(answer: Answer, level: float) -> str:
