@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 from bench_search import curve_of
@@ -62,35 +61,16 @@ def worth(search: Mapping[str, Any], choice: str, value: str) -> Worth | None:
     return Worth(best(first) / top, seconds, len(own), first["status"] == "hopeless")
 
 
-@cache
-def searches() -> Mapping[str, Mapping[str, Any]]:
-    """Return the kept searches by data set."""
-    return {name: read(SEARCHES / f"{name}.json.gz") for name in NAMES}
-
-
-@cache
-def worths() -> Mapping[str, Mapping[str, Mapping[str, Worth]]]:
-    """Return what each value is worth, by data set and choice, the soonest value first."""
-
-    def ordered(search: Mapping[str, Any], choice: str) -> dict[str, Worth]:
-        found = {value: worth(search, choice, value) for value in CHOICES[choice]}
-        own = {value: each for value, each in found.items() if each is not None}
-        return dict(sorted(own.items(), key=lambda row: (row[1].seconds, -row[1].share)))
-
-    return {
-        name: {choice: ordered(search, choice) for choice in CHOICES}
-        for name, search in searches().items()
-    }
-
-
 def choices_table() -> Table:
-    """Return the table of docs/results.md."""
+    """Return the table of docs/results.md: the soonest value of each choice first."""
+    searches = {name: read(SEARCHES / f"{name}.json.gz") for name in NAMES}
 
     def cell(choice: str) -> Callable[[str], str]:
         def shown(name: str) -> str:
-            return ", ".join(
-                f"{value} {_shown(own)}" for value, own in worths()[name][choice].items()
-            )
+            worths = {value: worth(searches[name], choice, value) for value in CHOICES[choice]}
+            tried = [(value, of) for value, of in worths.items() if of is not None]
+            tried.sort(key=lambda row: (row[1].seconds, -row[1].share))
+            return ", ".join(f"{value} {_shown(of)}" for value, of in tried)
 
         return shown
 

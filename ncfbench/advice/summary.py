@@ -23,8 +23,6 @@ LEAST_TRAINING = 1 / 3
 """Share of the time that must be training for an answer."""
 ENOUGH_SEEDS = 3
 """Seeds of a finalist from which on nothing is said of them."""
-JUDGED_EPOCHS = 2
-"""Epochs that the next budget gives to the furthest arm, where no choice can be justified."""
 
 
 def headline(answer: RaceAnswer, *, has_block: bool = True) -> str:
@@ -71,12 +69,7 @@ def next_steps(
         folder: of the race's runs.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat.
     """
-    times = 2.0
-    if answer.best is None:
-        epochs = (arm.first.summary["epochs"] for arm in answer.arms if arm.has_run)
-        furthest = max(epochs, default=0.0)
-        times = min(max(times, JUDGED_EPOCHS / furthest if furthest else 0.0), 10.0)
-    longer = advise_command(answer.question, times * answer.budget_seconds, locations)
+    longer = advise_command(answer.question, 2 * answer.budget_seconds, locations)
     steps = [("To be surer", longer)]
     if answer.best is not None:
         config = answer.best.config

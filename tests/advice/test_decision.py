@@ -73,15 +73,3 @@ def test_an_answer_before_any_evaluation(tmp_path, tiny):
     (table,) = summary.answer_tables(found)
     assert [row[0].text for row in table.rows] == ["the recommended"]
     tables.write_json(tmp_path / "answer.json", summary.as_json(found, tmp_path, {}))
-
-
-def test_a_longer_budget_reaches_two_epochs(tmp_path, tiny, learned):
-    """Where no choice can be justified the next command gives them to the furthest arm."""
-    learned()
-    best = entered("best", "ns")
-    records = {"best": written(tmp_path, best, [0, 0.1], 10)}
-    for record in records["best"]:
-        record.summary["epochs"] = 0.4
-    found = answered(tiny, [best], records, budget=180.0)
-    (_, command), *_ = summary.next_steps(found, tmp_path, {})
-    assert "--budget 15m" in command  # five times three minutes
