@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from unittest.mock import patch
 
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
-from ncfbench.statistics import speedups
+from ncfbench.statistics.curves import iterations_to
 from ncfbench.timing import allocator
 
 if TYPE_CHECKING:  # it imports JAX, which most processes here do without
@@ -81,7 +81,7 @@ def time_to(level: float, points: Iterable[tuple[float, float]]) -> float:
         points: time and value of each look.
     """
     times, values = zip(*points, strict=True)
-    reached = speedups.iterations_to(-level, times, [-value for value in values])
+    reached = iterations_to(-level, times, [-value for value in values])
     return math.inf if reached is None else reached
 
 

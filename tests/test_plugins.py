@@ -212,7 +212,7 @@ def test_settings_of_a_sampler_distinguish_arms(module, tmp_path):
         write_run(tmp_path, sampler, [3, 2, 1.0], ms, loss="log", encoder="mf", **more)
     (comparison,) = group(runs.read_all(tmp_path)[0])
     own = [run.variant for run in comparison if run.config.sampler == f"{module}:Own"]
-    assert {variant.note("mf"): dict(variant.own) for variant in own} == {
+    assert {variant.note("mf"): dict(variant.declared) for variant in own} == {
         "": {"emphasis": 1.0},
         "emphasis=3.0": {"emphasis": 3.0},
     }

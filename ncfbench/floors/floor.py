@@ -171,7 +171,7 @@ def expected_seconds(case: Case, name: str, *, is_chosen: bool) -> float:
     """Return about how long a floor takes here, with the choice of its penalty or without."""
     seconds = {
         split: cost(name, case.task, len(links.candidates))[1] / _rate()
-        + RANKING_SECONDS * links.n_scores
+        + RANKING_SECONDS * links.n_users * len(links.candidates)
         for split, links in case.splits.items()
     }
     return seconds["test"] + is_chosen * FITS * seconds.get("validation", seconds["test"])
@@ -242,7 +242,7 @@ def floor(
     for name in [name for name in names if name not in rows]:
         if case is None:
             show("reading links and content")
-            needs_content = any(FLOORS[each].needs_content for each in names if each not in rows)
+            needs_content = any(FLOORS[floor].needs_content for floor in names if floor not in rows)
             case = Case.of(data, available_memory(), needs_content=needs_content)
         seconds = min(budget_seconds, end - time.perf_counter())
         narrow = [columns for floor, columns in kept if floor == name and columns]
@@ -340,13 +340,13 @@ def _read(path: Path, fingerprint: str, say: Callable[[str], None]) -> list[Row]
 def _keep(path: Path, row: Row, say: Callable[[str], None]) -> None:
     """Add a row to the kept ones of the same data, in place of that of its floor and settings."""
     with locks.held(path.parent, "keeping floors in", wait=say):
-        others = [
-            other
-            for other in _read(path, row["data_fingerprint"], say)
-            if (other["floor"], other["settings"]) != (row["floor"], row["settings"])
+        rows = [
+            old
+            for old in _read(path, row["data_fingerprint"], say)
+            if (old["floor"], old["settings"]) != (row["floor"], row["settings"])
         ]
         order = [*FLOORS].index
-        tables.write_rows(path, sorted([*others, row], key=lambda row: order(row["floor"])), FLOOR)
+        tables.write_rows(path, sorted([*rows, row], key=lambda row: order(row["floor"])), FLOOR)
 
 
 def measure(

@@ -150,11 +150,6 @@ class HeldOut:
         self.n_users, degrees = len(np.unique(users)), np.diff(links.indptr)
         self.ranking = Ranking(self._users, self._index, len(candidates), degrees > 0, **more)
 
-    @property
-    def n_scores(self) -> int:
-        """Number of scores that are ranked."""
-        return self.n_users * len(self.candidates)
-
     def evaluate(self, scores: Scores, block_users: int | None = None) -> Evaluation:
         """Return the quality of a ranking by scores of the candidates.
 

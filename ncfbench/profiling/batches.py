@@ -114,7 +114,7 @@ class BatchMaker:
         if counts.kind == "matrix":
             return pos_user, slots, np.full((b, items), 1 / (b * items), np.float32)
         # The negatives' users are those of no positive link, if there are any.
-        others = b + np.arange(b * k, dtype=np.int32) % max(users - b, 1)
-        user = others if users > b else np.repeat(pos_user, k)
+        further = b + np.arange(b * k, dtype=np.int32) % max(users - b, 1)
+        user = further if users > b else np.repeat(pos_user, k)
         weight = np.full((b, k), 1 / (b * k), np.float32)
         return pos_user, slots[:b], user.reshape(b, k), slots[b:].reshape(b, k), weight

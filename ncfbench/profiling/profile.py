@@ -84,7 +84,7 @@ def _profile(
     dataset: Dataset, configs: Mapping[str, RunConfig], n_rounds: int, progress: Progress
 ) -> Record:
     example = next(iter(configs.values()))
-    others = OtherPrograms()
+    other_programs = OtherPrograms()
     content = DeviceContent.of(dataset, configs.values())
     described = environment.describe()
     progress.say(f"Compiling the steps of {len(configs)} samplers.")
@@ -105,9 +105,9 @@ def _profile(
         programs = measure.timed_steps(points, BatchMaker(dataset.graph, example), steps)
         for name, loop in loops.items():
             programs += measure.timed_sampler(name, loop, samplers[name])
-        others.warn(progress.say)
+        other_programs.warn(progress.say)
         samples = measure.measure_rounds(programs, n_rounds, progress)
-        others.warn(progress.say)
+        other_programs.warn(progress.say)
     unit_costs, unit_rows = costs.unit_costs(samples, points)
     on_accelerator = any(device["platform"] != "cpu" for device in described["devices"])
     rows = [

@@ -21,6 +21,7 @@ from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.curves import falling
 from ncfbench.runs.folder import RunRecord, clock_at
 from ncfbench.statistics import speedups
+from ncfbench.statistics.curves import Curve, iterations_to
 from ncfbench.statistics.speedups import AtTarget
 from ncfbench.storage import schemas
 
@@ -83,7 +84,7 @@ class Run(RunRecord):
         return any(row[column] is not None for row in self.curve)
 
     @cached_property
-    def probes(self) -> speedups.Arm:
+    def probes(self) -> Curve:
         """Its probes and times, as statistics read them."""
         return falling(self, "probe_loss")
 
@@ -121,7 +122,7 @@ class Run(RunRecord):
         """Return the iterations until its probe first comes down to a level; None if never."""
         if level is None:
             return None
-        return speedups.iterations_to(level, self.probes.iterations, self.probes.losses)
+        return iterations_to(level, self.probes.iterations, self.probes.losses)
 
 
 def group(records: Iterable[RunRecord], baseline: str | None = None) -> list[list[Run]]:

@@ -17,7 +17,7 @@ class Variant:
     """A sampler with those of its settings that distinguish arms.
 
     ``stratum_size`` and ``negatives`` are None where the sampler does not use them. The others are
-    None where they have their usual value. ``own`` are those that the sampler declares.
+    None where they have their usual value. ``declared`` are those of the sampler itself.
     """
 
     sampler: str
@@ -25,7 +25,7 @@ class Variant:
     negatives: int | None
     strata: str | None = None
     uniform_items: int | None = None
-    own: tuple[tuple[str, Any], ...] = ()
+    declared: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
     def of(cls, config: RunConfig) -> Variant:
@@ -38,7 +38,7 @@ class Variant:
             effective["negatives"],
             strata="user" if effective["strata"] == "user" else None,
             uniform_items=None if drawn == config.batch_size else drawn,
-            own=tuple(config.sampler_settings.items()),
+            declared=tuple(config.sampler_settings.items()),
         )
 
     def label(self, encoder: str) -> str:
@@ -55,7 +55,7 @@ class Variant:
         if self.uniform_items is not None:
             parts.append(f"k'={self.uniform_items}")
         usual = {setting.name: setting.default for setting in find_sampler(self.sampler).settings}
-        parts += [f"{name}={value}" for name, value in self.own if value != usual.get(name)]
+        parts += [f"{name}={value}" for name, value in self.declared if value != usual.get(name)]
         return " ".join(parts)
 
 

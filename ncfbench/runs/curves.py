@@ -17,11 +17,11 @@ MEDIAN_OVER_MEAN = 1.25
 """Standard error of a median over that of a mean, for normal values."""
 
 
-def falling(record: RunRecord, measure: str) -> speedups.Arm:
+def falling(record: RunRecord, measure: str) -> Curve:
     """Return a run's evaluations in a measure that falls: recall has its sign changed."""
     sign = 1 if measure == "probe_loss" else -1
     evaluated = [row for row in record.curve if row.get(measure) is not None]
-    return speedups.Arm(
+    return Curve(
         iterations=[row["iteration"] for row in evaluated],
         losses=[sign * row[measure] for row in evaluated],
         full_iteration_seconds=record.summary["full_iteration_seconds"],
@@ -37,17 +37,17 @@ def curve_of(record: RunRecord, column: str, chance: float | None = None) -> Cur
         column: of the curve, ``probe_loss`` or such as ``validation_recall_at_50``.
         chance: of a run that keeps none.
     """
-    arm = falling(record, column)
-    points = [*zip(arm.iterations, arm.losses, strict=True)]
+    curve = falling(record, column)
+    points = [*zip(curve.iterations, curve.losses, strict=True)]
     if points and points[0][0] and column != "probe_loss":
         evaluated = (row for row in record.curve if row[column] is not None)
         kept = next(evaluated).get(f"{column}_chance")
         known = chance if kept is None else kept
         points[:0] = [] if known is None else [(0, -known)]
-    if not arm.full_iteration_seconds:
+    if not curve.full_iteration_seconds:
         points = points[:1]
     iterations, losses = zip(*(points or [(0, math.inf)]), strict=True)
-    return Curve(iterations, losses, arm.full_iteration_seconds or 0.0)
+    return Curve(iterations, losses, curve.full_iteration_seconds or 0.0)
 
 
 def curves_of(runs: Sequence[RunRecord], column: str, chance: float | None = None) -> Curves:

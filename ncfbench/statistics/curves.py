@@ -9,18 +9,18 @@ from functools import cached_property
 
 import numpy as np
 
-from ncfbench.statistics import speedups
-
 FALLING = 0.5
 """The leader's gain in a doubling of the clock over that in the doubling before, at worst."""
 
 
 @dataclass(frozen=True)
-class Curve(speedups.Arm):
+class Curve:
     """Evaluations of one run: a measure that falls (recall has its sign changed), against the
     seconds of its training clock, which ascend from 0.
     """
 
+    iterations: Sequence[float]
+    losses: Sequence[float]
     full_iteration_seconds: float = 1.0
 
     @cached_property
@@ -51,7 +51,7 @@ class Curve(speedups.Arm):
 
     def time_to(self, level: float) -> float | None:
         """Return the seconds at which the curve first comes down to a level; None if never."""
-        return speedups.iterations_to(level, self.seconds, self.losses)
+        return iterations_to(level, self.seconds, self.losses)
 
     def gain(self, doublings_ago: int = 0) -> float:
         """Return the fall over one doubling of the clock, the last one by default."""
@@ -71,6 +71,22 @@ class Curve(speedups.Arm):
         """Return the lowest plausible value at the horizon: gains do not fall."""
         gain = max(self.gain(), self.gain(1))
         return self.level - gain * _doublings(self.clock, horizon) - self.noise
+
+
+def iterations_to(
+    reference: float, iterations: Sequence[float], losses: Sequence[float]
+) -> float | None:
+    """Return the iteration at which a curve first reaches ``reference`` from above, interpolated
+    linearly between probes; None if it never does.
+    """
+    for index, loss in enumerate(losses):
+        if loss <= reference:
+            if index == 0 or losses[index - 1] == loss:
+                return float(iterations[index])
+            before, after = iterations[index - 1], iterations[index]
+            share = (losses[index - 1] - reference) / (losses[index - 1] - loss)
+            return float(before + share * (after - before))
+    return None
 
 
 def _doublings(clock: float, horizon: float) -> float:

@@ -99,13 +99,9 @@ class Difference:
         """Distance of the interval's ends from the value."""
         return t_quantile(self.degrees) * self.error
 
-    def is_above(self, errors: float) -> bool:
-        """Return whether the difference is larger than a number of standard errors."""
-        return self.value > errors * self.error
-
     def is_real(self, comparisons: int = 1) -> bool:
         """Return whether the first arm is above the second, over all of some comparisons."""
-        return self.is_above(family_quantile(self.degrees, comparisons, sides=1))
+        return self.value > family_quantile(self.degrees, comparisons, sides=1) * self.error
 
 
 def interval_columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:

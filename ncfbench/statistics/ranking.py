@@ -77,10 +77,10 @@ def tied_ratios(logs: Mapping[Name, Mapping[int, float]]) -> Ranking[Name]:
         return paired(*on_common(first, second))
 
     def behind(name: Name) -> float:
-        above, own = on_common(ranking.best, name)
-        return above[0] - own[0] if own else means[ranking.best] - means[name]
+        of_best, of_arm = on_common(ranking.best, name)
+        return of_best[0] - of_arm[0] if of_arm else means[ranking.best] - means[name]
 
-    means = {name: math.fsum(own.values()) / len(own) for name, own in logs.items()}
+    means = {name: math.fsum(by_seed.values()) / len(by_seed) for name, by_seed in logs.items()}
     ranking = rank(means, differ)
     ranking.tied.update(
         name for name in ranking.unknown if behind(name) < math.log(LOSS_SPREAD.factor)

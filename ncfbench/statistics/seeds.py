@@ -82,10 +82,10 @@ def times_to_level(one: Curves, other: Curves, level: float) -> Ratio | None:
     Times are compared within seeds. Where the two have no seed in common, their mean times are, as
     those of one seed.
     """
-    own, theirs = one.times_to(level), other.times_to(level)
-    pairs = [(own[seed], theirs[seed]) for seed in sorted(own.keys() & theirs.keys())]
-    if own and theirs and one.curves.keys().isdisjoint(other.curves):
-        pairs = [(mean(own.values()), mean(theirs.values()))]
+    times, other_times = one.times_to(level), other.times_to(level)
+    pairs = [(times[seed], other_times[seed]) for seed in sorted(times.keys() & other_times.keys())]
+    if times and other_times and one.curves.keys().isdisjoint(other.curves):
+        pairs = [(mean(times.values()), mean(other_times.values()))]
     # Both may have been there before training.
     logs = [
         math.log(at / first) if first else 0.0 for first, at in pairs if bool(first) == bool(at)

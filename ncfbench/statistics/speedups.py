@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ncfbench.statistics.curves import Curve, iterations_to
 from ncfbench.statistics.intervals import Estimate, geometric
 
 BUSY_SPREAD = 0.2
@@ -21,15 +22,6 @@ ROUNDS_OF_INTERVALS = 7
 """Fewer rounds of a profile make a bootstrap's interval much too narrow."""
 LEVELS = 40
 """Number of targets of a sensitivity curve."""
-
-
-@dataclass(frozen=True)
-class Arm:
-    """A run's curve and times, as the speedup table needs them."""
-
-    iterations: Sequence[float]
-    losses: Sequence[float]
-    full_iteration_seconds: float
 
 
 @dataclass(frozen=True)
@@ -53,22 +45,6 @@ class AtTarget:
     iterations_at_least: float | None = None
     total_at_most: float | None = None
     total_at_least: float | None = None
-
-
-def iterations_to(
-    reference: float, iterations: Sequence[float], losses: Sequence[float]
-) -> float | None:
-    """Return the iteration at which a curve first reaches ``reference`` from above, interpolated
-    linearly between probes; None if it never does.
-    """
-    for index, loss in enumerate(losses):
-        if loss <= reference:
-            if index == 0 or losses[index - 1] == loss:
-                return float(iterations[index])
-            before, after = iterations[index - 1], iterations[index]
-            share = (losses[index - 1] - reference) / (losses[index - 1] - loss)
-            return float(before + share * (after - before))
-    return None
 
 
 def seconds_per_iteration(samples: Sequence[Mapping[str, Any]], kind: str) -> float | None:
@@ -108,7 +84,7 @@ def weighted_mean(samples: Sequence[Mapping[str, Any]], column: str) -> float | 
     return sum(row[column] * row["iterations"] for row in rows) / total if total else None
 
 
-def speedup_at(targets: Sequence[float], pairs: Sequence[tuple[Arm, Arm]]) -> AtTarget:
+def speedup_at(targets: Sequence[float], pairs: Sequence[tuple[Curve, Curve]]) -> AtTarget:
     """Return the speedup of an arm over its baseline at a target of each seed.
 
     The total is the product of the two ratios within a seed (table 3 of the paper).
@@ -145,7 +121,7 @@ def speedup_at(targets: Sequence[float], pairs: Sequence[tuple[Arm, Arm]]) -> At
     return AtTarget(*counts, iterations_at_least=bounds[0], total_at_least=bounds[1])
 
 
-def _arrival(target: float, arm: Arm) -> tuple[float, int]:
+def _arrival(target: float, arm: Curve) -> tuple[float, int]:
     """Return the iterations until a target, and how they are censored: 1, it took more than these;
     -1, it took no more than these; else 0.
 
@@ -158,16 +134,16 @@ def _arrival(target: float, arm: Arm) -> tuple[float, int]:
     return reached, -1 if arm.losses[0] <= target and arm.iterations[0] > 0 else 0
 
 
-def levels(arms: Sequence[Arm]) -> list[float]:
+def levels(curves: Sequence[Curve]) -> list[float]:
     """Return targets from easy to hard: quantiles of the smallest values so far of all curves.
 
     The value at iteration 0, before training, is left out where a curve has others.
     """
     lowest = [
-        np.minimum.accumulate(np.asarray(arm.losses, float))[
-            1 if len(arm.losses) > 1 and arm.iterations[0] == 0 else 0 :
+        np.minimum.accumulate(np.asarray(curve.losses, float))[
+            1 if len(curve.losses) > 1 and curve.iterations[0] == 0 else 0 :
         ]
-        for arm in arms
+        for curve in curves
     ]
     seen = np.unique(np.concatenate(lowest)) if lowest else np.empty(0)
     if len(seen) == 0:

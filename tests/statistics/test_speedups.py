@@ -5,12 +5,11 @@ import statistics
 
 import pytest
 
+from ncfbench.statistics.curves import Curve, iterations_to
 from ncfbench.statistics.intervals import geometric
 from ncfbench.statistics.speedups import (
     LEVELS,
-    Arm,
     AtTarget,
-    iterations_to,
     levels,
     seconds_per_iteration,
     speedup_at,
@@ -81,7 +80,7 @@ def test_spread_is_the_interquartile_range():
 
 
 def arm(losses, seconds):
-    return Arm([100 * index for index in range(len(losses))], losses, seconds)
+    return Curve([100 * index for index in range(len(losses))], losses, seconds)
 
 
 def over_seeds(pairs):
@@ -110,8 +109,8 @@ def test_pairing_keeps_the_correlation():
     pairs = []
     for factor in (1.0, 2.0, 4.0):
         # The arm needs 100 iterations x factor at a cost of 0.1 / factor; the baseline 400 at 1.
-        own = Arm([0, 100 * factor], [9.0, 1.0], 0.1 / factor)
-        pairs.append((own, Arm([0, 400], [9.0, 1.0], 1.0)))
+        own = Curve([0, 100 * factor], [9.0, 1.0], 0.1 / factor)
+        pairs.append((own, Curve([0, 400], [9.0, 1.0], 1.0)))
     total = over_seeds(pairs).total
     assert (total.value, total.lower, total.upper) == (
         pytest.approx(40),
@@ -152,7 +151,7 @@ def evaluated(recalls, seconds):
     """Recall after each epoch of 100 iterations, as a measure that falls; nothing at iteration
     0.
     """
-    return Arm(
+    return Curve(
         [100 * (index + 1) for index in range(len(recalls))],
         [-recall for recall in recalls],
         seconds,

@@ -28,6 +28,7 @@ from ncfbench.runs import labels
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.curves import falling
 from ncfbench.statistics import speedups
+from ncfbench.statistics.curves import Curve
 
 TARGET_MEASURES = ("probe_loss", "test_recall_at_50")
 MOST_NAMED = 8
@@ -114,7 +115,7 @@ def sensitivity(runs: Sequence[Run], measure: str) -> list[Target]:
     variants and seeds. A seed is censored at a level that it does not reach, or that it has passed
     at its first evaluation (:class:`ncfbench.statistics.speedups.AtTarget`).
     """
-    pairs: dict[Variant, list[tuple[speedups.Arm, speedups.Arm]]] = {}
+    pairs: dict[Variant, list[tuple[Curve, Curve]]] = {}
     for variant, by_seed in by_variant(runs).items():
         both = paired(by_seed.values())
         is_baseline = variant == next(iter(by_seed.values())).baseline
