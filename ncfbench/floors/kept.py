@@ -44,8 +44,7 @@ def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
     """Return the floor with the most recall of validation links, or that of a name; None where no
     floor has any, or it is 1 by construction.
 
-    Of a floor with several settings the one with a chosen penalty counts first, and then the one
-    that read most columns.
+    Of a floor with several settings one counts (:func:`one_of_each`).
     """
     able = (
         row
@@ -57,18 +56,19 @@ def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
 
 def named(rows: Iterable[Row], name: str | None) -> Row | None:
     """Return the best floor of a name, or of all; see :func:`best`."""
-    first: dict[str, Row] = {}
-    for row in sorted(rows, key=preference):
-        first[row["floor"]] = row
-    valid = (row for row in first.values() if name in (None, row["floor"]))
+    valid = (row for row in one_of_each(rows) if name in (None, row["floor"]))
     return max(valid, key=_recall, default=None)
 
 
-def preference(row: Mapping[str, Any]) -> tuple[bool, float, float]:
-    """Return the key of a row among those of the same floor, the largest for the one that counts:
-    by whether its penalty was chosen, its columns, and recall of validation links.
+def one_of_each(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """Return one row of each floor: one whose penalty was chosen before one with a given penalty,
+    then the one that read most columns, then that of the largest recall of validation links.
     """
-    return row["chosen_by"] != "given", columns_of(row) or math.inf, _recall(row)
+
+    def preference(row: Mapping[str, Any]) -> tuple[bool, float, float]:
+        return row["chosen_by"] != "given", columns_of(row) or math.inf, _recall(row)
+
+    return [*{row["floor"]: row for row in sorted(rows, key=preference)}.values()]
 
 
 def _recall(row: Mapping[str, Any]) -> float:

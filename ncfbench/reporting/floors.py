@@ -18,6 +18,7 @@ from ncfbench.data.content import Split
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError
 from ncfbench.floors import kept
+from ncfbench.floors.kept import one_of_each
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.formats import three_digits
 from ncfbench.reporting.quality import (
@@ -185,13 +186,10 @@ def floors_of(rows: Iterable[Mapping[str, Any]]) -> list[FloorResult]:
     """Return the kept floors of a data set, the best first: by recall of validation links; those
     without, by recall of test links, come last.
 
-    Of a floor with several settings one counts (:func:`ncfbench.floors.kept.preference`).
+    Of a floor with several settings one counts (:func:`ncfbench.floors.kept.one_of_each`).
     """
-    best: dict[str, Mapping[str, Any]] = {}
-    for row in sorted(rows, key=kept.preference):
-        if row["floor"] in TITLES:
-            best[row["floor"]] = row
-    return sorted(map(FloorResult, best.values()), key=lambda floor: floor.rank, reverse=True)
+    floors = [FloorResult(row) for row in one_of_each(rows) if row["floor"] in TITLES]
+    return sorted(floors, key=lambda floor: floor.rank, reverse=True)
 
 
 def compare(own: Quality | None, other: Quality | None) -> Standing:
