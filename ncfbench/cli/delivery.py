@@ -103,6 +103,8 @@ def _print_tables(
 ) -> None:
     from ncfbench.reporting.views.sentences import floor_command
 
+    if not results.comparisons:
+        print_views(f"No finished run in {results.runs_dir} yet.", "")
     print_views(*tables)
     if not is_whole:
         return

@@ -231,7 +231,10 @@ def _check_results(results: Results, only: Sequence[str]) -> None:
     _warn(results.problems)
     for line in results.left_out:
         say(f"Note: {line}")
-    if results.comparisons:
+    for name, race in results.races.items():
+        first = " ".join(race["deploy"]["lines"][:1]).rstrip(":")
+        say(f"Note: {name} is a race of its own: {first}")
+    if results.comparisons or results.races:
         return
     folder = results.runs_dir
     reason, advice = f"No finished run in {shown(folder)}", "Begin with: ncfbench sweep smoke"
@@ -239,8 +242,6 @@ def _check_results(results: Results, only: Sequence[str]) -> None:
         reason, advice = f"{reason} has all of {', '.join(only)}", ""
     elif results.left_out:
         advice = "Continue one of those above by its command."
-    elif (folder / "answer.json").is_file():
-        advice = "It is the folder of a race, whose answer is answer.json."
     elif (folder / "config.json").is_file():
         command = shlex.join(["ncfbench", "report", str(folder.resolve().parent)])
         advice = f"It is the folder of one run; to compare the runs beside it: {command}"

@@ -46,6 +46,7 @@ class Results:
         profiled: the same with the times of profiles, where some were asked for.
         manifests: of the data sets that are known, by fingerprint.
         floors: of the data sets that are here or whose floors are kept, by fingerprint.
+        races: answers of the races below the folder that say what to deploy, by name.
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
@@ -58,6 +59,7 @@ class Results:
     profiled: Sequence[Comparison]
     manifests: Mapping[str, Manifest]
     floors: Mapping[str, Sequence[FloorResult]]
+    races: Mapping[str, Manifest]
     problems: Sequence[str]
     left_out: Sequence[str]
     locations: Mapping[str, str]
@@ -99,7 +101,9 @@ class Results:
         ``paper``.
         """
         deployed = [(row["dataset"], row["deploy"]) for row in self.answer_rows if row["deploy"]]
-        answers, compared = [deployed_table(deployed)] * (len(deployed) > 1), self.comparisons
+        deployed += [(name, race["deploy"]) for name, race in self.races.items()]
+        has_several, compared = len(deployed) > 1 or bool(self.races), self.comparisons
+        answers = [deployed_table(deployed)] * has_several
         sections = {
             "answer": answers + answer_tables(self.answers, self.locations),
             "main": speedup_tables([*compared, *self.profiled]) + recall_tables(compared),
@@ -255,6 +259,7 @@ def collect(
     manifests, unknown = _manifests(runs, folders.runs_dir, folders.data_dir)
     floors, damaged = find_floors(runs, folders.runs_dir, folders.data_dir)
     comparisons = compare(grouped)
+    races, torn = ({}, []) if wanted else _races(folders.runs_dir)
     profiled = []
     if profiles is not None:
         path = profiles / "costmodel.parquet"
@@ -271,11 +276,29 @@ def collect(
         profiled=profiled,
         manifests=manifests,
         floors=floors,
-        problems=[*problems, *unknown, *damaged],
+        races=races,
+        problems=[*problems, *unknown, *damaged, *torn],
         left_out=left_out(records, runs, locations),
         locations=locations,
         is_filtered=bool(wanted) or baseline is not None,
     )
+
+
+def _races(runs_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
+    """Return the answers of the race of a folder and those below it that say what to deploy, by
+    their folders' names, and messages about what cannot be read.
+    """
+    races: dict[str, Manifest] = {}
+    problems = []
+    for path in [*runs_dir.glob("answer.json"), *sorted(runs_dir.glob("*/*/answer.json"))]:
+        try:
+            answer = tables.read_json(path)
+        except DataError as error:
+            problems.append(f"Skipped {path.parent.name}: {error}")
+            continue
+        if isinstance(answer, dict) and answer.get("deploy"):
+            races[path.resolve().parent.name] = answer
+    return races, problems
 
 
 def _manifests(

@@ -1,11 +1,17 @@
 """Reports of folders that are empty, damaged or unwritable."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 from folders import write_run
 from invoked import check, invoke
+
+PARTS = {
+    "floor": {"recall_at_50": 0.556, "recall_at_50_error": 0.008},
+    "both": {"recall_at_50": 0.595, "recall_at_50_error": None},
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +54,24 @@ def test_an_unwritable_report_is_still_printed(folder):
     check(invoke("report", folder), 3, "Speedup over iid", "Cannot write")
 
 
-def test_the_folder_of_a_race_is_told(tmp_path):
-    (tmp_path / "answer.json").write_text("{}")
-    check(invoke("report", tmp_path), 7, "the folder of a race, whose answer is answer.json")
+def test_races_below_the_runs_are_named(folder, monkeypatch):
+    """Beside the answer about the runs; races of programs deploy nothing."""
+    for name, answer in (
+        ("mine", {"deploy": {"what": "both", "lines": ["DEPLOY both:"], "parts": PARTS}}),
+        ("programs", {}),
+        ("torn", None),
+    ):
+        race = folder / "advice" / name
+        race.mkdir(parents=True)
+        text = "{" if answer is None else json.dumps(answer)
+        (race / "answer.json").write_text(text)
+    found = invoke("report", "--runs-dir", str(folder))
+    check(found, 0, "mine is a race of its own: DEPLOY both", "Skipped torn:")
+    lines = [line.split("  ") for line in found.stdout.splitlines() if line.startswith("mine")]
+    assert [[cell.strip() for cell in line if cell] for line in lines] == [
+        ["mine", "both", "0.556 ± 0.008", "-", "0.595"]
+    ]
+    found = invoke("report", str(folder / "advice" / "mine"))
+    check(found, 0, "No finished run in", "mine is a race of its own: DEPLOY both", "0.556 ± 0.008")
+    monkeypatch.chdir(folder / "advice" / "mine")
+    check(invoke("report", "."), 0, "mine is a race of its own")
