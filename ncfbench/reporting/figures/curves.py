@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.figures.drawing import (
     GREY,
+    LEVEL_COLOR,
     PLUGIN_STYLE,
     STYLES,
     add_legend_below,
@@ -31,6 +32,8 @@ from ncfbench.statistics import speedups
 from ncfbench.statistics.curves import Curve
 
 TARGET_MEASURES = ("probe_loss", "test_recall_at_50")
+MOST_LABELS = 14
+"""Labels of floors and blends that find room beside an axis."""
 MOST_NAMED = 8
 """Arms of an answer that are named and coloured; the others are grey."""
 FADED = 0.3
@@ -63,7 +66,7 @@ def draw_answer(answer: Answer) -> Any:
     figure = new_figure(9.5, 4.0)
     axes = figure.subplots(1, len(measures), squeeze=False)[0]
     levels = _levels(answer)
-    styles = styles_of([*(arm.name for arm in answer.main[:MOST_NAMED]), *levels])
+    styles = styles_of(arm.name for arm in answer.main[:MOST_NAMED])
     what = "features and training" if answer.feature_seconds else "training time"
     times = f"{what}, s (full account, log scale)"
     for axis, (measure, y_label) in zip(axes, measures.items(), strict=True):
@@ -76,18 +79,13 @@ def draw_answer(answer: Answer) -> Any:
             axis.set_yscale("log")
             label_few(axis.yaxis)
         elif measure == TEST_RECALL:
-            for name, (recall, line) in levels.items():
-                axis.axhline(recall, label=name, color=styles[name]["color"], linestyle=line)
+            _draw_levels(axis, levels)
         if measure == f"{answer.split}_{answer.metric.replace('@', '_at_')}" and answer.target:
             axis.axhline(-answer.target, color=GREY, linewidth=0.8, linestyle="--")
         label_few(axis.xaxis)
         finish(axis)
-    shown: dict[str, Any] = {}
-    for axis in axes:
-        handles, names = axis.get_legend_handles_labels()
-        shown |= zip(names, handles, strict=True)
-    present = [name for name in styles if name in shown]
-    add_legend_below(figure, [shown[name] for name in present], present)
+    handles, names = axes[0].get_legend_handles_labels()
+    add_legend_below(figure, handles[::-1], names[::-1])
     return entitle(figure, answer.title)
 
 
@@ -96,6 +94,21 @@ def _levels(answer: Answer) -> dict[str, tuple[float, str]]:
     levels = {floor.label(): (floor.value("test") or 0.0, ":") for floor in answer.floors}
     recalls = [blend.reported.recall for blend in answer.blends]
     return levels | {f"both {recall:.3f}": (recall, "--") for recall in recalls}
+
+
+def _draw_levels(axis: Any, levels: Mapping[str, tuple[float, str]]) -> None:
+    """Draw recalls as lines, with their labels to the right of the axes; labels of levels that are
+    close to each other stand below one another.
+    """
+    for recall, line in levels.values():
+        axis.axhline(recall, color=LEVEL_COLOR, linestyle=line, linewidth=1.2)
+    bottom, top = axis.get_ylim()
+    gap = (top - bottom) / MOST_LABELS
+    y = top + gap
+    for label, (recall, _) in sorted(levels.items(), key=lambda item: -item[1][0]):
+        y = min(recall, y - gap)
+        place = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": "small"}
+        axis.annotate(label, (1.01, y), color=LEVEL_COLOR, annotation_clip=False, **place)
 
 
 class Target(NamedTuple):
