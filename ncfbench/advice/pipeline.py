@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -29,20 +29,16 @@ from ncfbench.floors.models import Fitted
 from ncfbench.floors.task import Task
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.engine import Clock
-from ncfbench.racing.pipeline import Outcome, first_free
+from ncfbench.racing.pipeline import Outcome, first_free, session
 from ncfbench.reporting.floors import floors_of, read_floors
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import CERTAIN, can_rank, most_ranked, require_validation_links
-from ncfbench.runs.signals import deferred_signals
-from ncfbench.storage import locks
 from ncfbench.timing.compile_cache import keep_compiled
-from ncfbench.timing.contention import OtherPrograms
 from ncfbench.training.blended import blend_run
 from ncfbench.training.run import FAILURES
 
 FOLDER = "advice"
 """Folder of the races, below the folder of the runs."""
-STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
 FLOORS_SHARE = 0.1
 """Share of the budget that the floors of a race may take."""
 RESERVE = (5.0, 0.02)
@@ -51,7 +47,6 @@ most: a busy machine takes longer for both.
 """
 BLENDING = 2.0
 """Time that blending may take of a floor's content, fit and ranking."""
-BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
 
 
 def advise(
@@ -109,7 +104,7 @@ def answer_question(
         NcfbenchError: every arm failed.
         UsageError: nothing can work, one arm only, or the budget is too small for one rung.
     """
-    say, programs, now = progress.say, OtherPrograms(), time.perf_counter()
+    say, now = progress.say, time.perf_counter()
     began = now if began is None else began
     reserve = max(RESERVE[0], RESERVE[1] * budget_seconds, now - began)
     clock = Clock(budget_seconds, reserve, began=began)
@@ -119,14 +114,7 @@ def answer_question(
     search = Search(Space.of(dataset, question.fixed, question.tried), question.tried)
     first = locations.runs_dir / FOLDER / question.name
     folder = first_free(first, lambda path: any(path.glob("[!.]*")))
-    programs.warn(say)
-    with (
-        locks.held(folder, "racing in"),
-        deferred_signals(say, STOPPING) as interrupted,
-        ExitStack() as stack,
-    ):
-        stack.callback(progress.end)
-        progress.start(int(budget_seconds), int(clock.spent), "second")
+    with session(folder, clock, progress) as held:
         unfitted = _fit_floors(dataset, locations, clock, progress)
         best = kept.best(kept.read(locations.data_dir / dataset.name, dataset.fingerprint))
         if best is not None:
@@ -139,17 +127,16 @@ def answer_question(
                 best = None
         content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
         here = dataclasses.replace(locations, runs_dir=folder)
-        runs = Runs(dataset, content, here, question.column, clock, progress, interrupted)
-        race, is_complete = Race(clock, [], say, search=search, runs=runs), True
-        try:
-            with runs.turns:
-                race.run()
-        except KeyboardInterrupt:
-            is_complete = False
+        runs = Runs(dataset, content, here, question.column, clock, progress, held.interrupted)
+        race, is_complete = Race(clock, [], say, search=search, runs=runs), False
+        with suppress(KeyboardInterrupt), runs.turns:
+            race.run()
+            is_complete = True
         for arm in race.arms:
             arm.measure()
-        notes = [BUSY_NOTE] if programs.describe() else []
-        notes += [f"On validation links {CERTAIN}"] if chance(dataset, "validation") >= 1 else []
+        notes = held.notes()
+        if chance(dataset, "validation") >= 1:
+            notes.append(f"On validation links {CERTAIN}")
         answer = make_answer(
             question,
             race.arms,

@@ -7,8 +7,8 @@ import itertools
 import json
 import math
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar
@@ -19,6 +19,7 @@ from ncfbench.racing import summary
 from ncfbench.racing.answer import Answer, make_answer
 from ncfbench.racing.arm import CommandArm, Field
 from ncfbench.racing.commands import SEED, Command, make_commands
+from ncfbench.racing.engine import Clock
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import require_pausing
 from ncfbench.racing.question import Question
@@ -31,9 +32,7 @@ from ncfbench.timing.contention import OtherPrograms
 
 FOLDER, ANSWER = "race", "answer.json"
 """Folder of the races, below the folder of the runs, and the file of each with its answer."""
-STOPPING = (
-    "Stopping: the arms are ended, and the answer so far follows. Ctrl-C again stops at once."
-)
+STOPPING = "Stopping: the answer so far follows. Ctrl-C again stops at once."
 SILENCE = (30.0, 1 / 3)
 """An arm may be silent while it runs for these seconds, or this share of the budget if longer."""
 
@@ -53,6 +52,34 @@ class Outcome(NamedTuple, Generic[AnswerT]):
         """Write an answer in the folder of the race."""
         tables.write_json(folder / ANSWER, document)
         return cls(answer, folder, document)
+
+
+class Session(NamedTuple):
+    """A race that goes on: whether it is interrupted, and what other programs do meanwhile."""
+
+    interrupted: Callable[[], bool]
+    programs: OtherPrograms
+
+    def notes(self) -> list[str]:
+        """Return that the machine was busy, if it was."""
+        used = self.programs.describe()
+        return [f"Meanwhile other programs used {used}, so times are too long."] if used else []
+
+
+@contextmanager
+def session(folder: Path, clock: Clock, progress: Progress) -> Iterator[Session]:
+    """Hold the folder of a race, show the time, and let Ctrl-C end the race with an answer."""
+    programs = OtherPrograms()
+    programs.warn(progress.say)
+    with (
+        locks.held(folder, "racing in"),
+        deferred_signals(progress.say, STOPPING) as interrupted,
+    ):
+        progress.start(int(clock.budget_seconds), int(clock.spent), "second")
+        try:
+            yield Session(interrupted, programs)
+        finally:
+            progress.end()
 
 
 def race(
@@ -100,7 +127,7 @@ def race(
         raise UsageError(f"--target {target}: give a number.")
     clock = make_clock(budget_seconds)
     require_pausing()
-    progress, programs = progress or Progress(), OtherPrograms()
+    progress = progress or Progress()
     first = Locations.of(runs_dir=runs_dir).runs_dir / FOLDER / _digest(commands, question)
     here = first_free(first, _is_finished)
     if here != first:
@@ -108,17 +135,13 @@ def race(
             f"This race is finished already, and its answer is {first / ANSWER}. It is raced"
             f" once more in {here}."
         )
-    with ExitStack() as stack:
-        stack.enter_context(locks.held(here, "racing in"))
-        stack.callback(progress.end)
-        interrupted = stack.enter_context(deferred_signals(progress.say, STOPPING))
-        programs.warn(progress.say)
+    with session(here, clock, progress) as held:
         field = Field(
             question.metric,
             here,
             clock,
             silence_seconds=max(SILENCE[0], SILENCE[1] * budget_seconds),
-            interrupted=interrupted,
+            interrupted=held.interrupted,
             ticked=lambda: progress.move(int(clock.spent), *_at_work(arms)),
         )
         arms = [CommandArm(one, field, number) for number, one in enumerate(commands)]
@@ -128,17 +151,13 @@ def race(
             return Outcome.kept(answer, here, summary.as_json(answer, here))
 
         race_ = Race(clock, arms, progress.say, question=question, judged=answered)
-        progress.start(int(budget_seconds), 0, "second")
-        is_complete, notes = True, []
-        try:
-            with field, handled_by(lambda *_: field.suspended.set(), signal.SIGTSTP):
-                race_.run()
-        except KeyboardInterrupt:
-            is_complete = False
-        if used := programs.describe():
-            notes.append(f"Meanwhile other programs used {used}, so times are too long")
+        is_complete = False
+        suspending = handled_by(lambda *_: field.suspended.set(), signal.SIGTSTP)
+        with suppress(KeyboardInterrupt), field, suspending:
+            race_.run()
+            is_complete = True
         question.require_direction(race_.firsts, is_last=True)
-        return answered(is_over=is_complete, notes=notes)
+        return answered(is_over=is_complete, notes=held.notes())
 
 
 def _at_work(arms: Sequence[CommandArm]) -> tuple[str, str]:
