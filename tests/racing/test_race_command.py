@@ -187,7 +187,7 @@ def test_a_target_that_nobody_reaches_has_its_own_code():
 
 def test_finalists_are_repeated_with_their_seeds(tmp_path):
     log = tmp_path / "log"
-    count = COUNT.format(count=30).replace("0.01", "0.00{k}")
+    count = COUNT.format(count=15).replace("0.01", "0.0{k}")
     command = f"echo k{{k}} {{seed}} >> {log}; {count}"
     found = race(command, *V, "--try", "k=1,9", "--budget", "20s", "--seeds", "2")
     assert found["recommended"] == "k=1"
