@@ -1,6 +1,7 @@
 """Floors in a report: below the arms, in figures, in what is deployed, and in copies."""
 
 import json
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -90,22 +91,26 @@ def test_floors_travel_with_the_runs(folder, tmp_path):
 
 
 def test_figures_show_floors_as_dotted_lines(folder):
-    """Each has a colour and a label of its own below the axes."""
+    """Whole labels to the right of the axes, none on another, whatever the recalls."""
     near = [floor_row("ease", 0.565, 1e-4), floor_row("ials", 0.564, 60.0)]
     tables.write_rows(folder / FILE, [PROFILE, RIDGE, *near], schemas.FLOOR)
     (answer,) = collect(folder, folder).answers
-    figure = curves.draw_answer(answer).figure
-    lines = [line for line in figure.axes[1].lines if line.get_label()[0] != "_"]
-    dotted = {line.get_label(): line for line in lines if line.get_linestyle() == ":"}
-    assert {name: line.get_ydata()[0] for name, line in dotted.items()} == {
-        "ridge 0.567 (19 s)": 0.567,
-        "ease 0.565 (0.0001 s)": 0.565,
-        "ials 0.564 (60 s)": 0.564,
-        "profile 0.512 (3.5 s)": 0.512,
-    }
-    assert len({line.get_color() for line in lines}) == len(lines)
-    shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert shown[-4:] == [*dotted]
+    figure = curves.draw_answer(answer)
+    figure.draw_without_rendering()
+    axes = figure.axes[1]
+    dotted = [line for line in axes.lines if line.get_linestyle() == ":"]
+    assert {line.get_ydata()[0] for line in dotted} == {0.567, 0.565, 0.564, 0.512}
+    labels = [text.get_text() for text in axes.texts]
+    assert labels == [
+        "ridge 0.567 (19 s)",
+        "ease 0.565 (0.0001 s)",
+        "ials 0.564 (60 s)",
+        "profile 0.512 (3.5 s)",
+    ]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert all(box.x0 >= axes.bbox.x1 for box in boxes)
+    assert all(box.x1 <= figure.bbox.x1 for box in boxes)
+    assert all(upper.y0 >= lower.y1 for upper, lower in pairwise(boxes))
 
 
 def test_floors_are_found_beside_the_data(tmp_path, tiny_options, tiny):
