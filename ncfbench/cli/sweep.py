@@ -68,7 +68,7 @@ def sweep(
     tell: Callable[[str], None] = (lambda text: None) if quiet else say
     from ncfbench.reporting.render.terminal import make_console
     from ncfbench.sweeps.progress import SweepProgress
-    from ncfbench.sweeps.sweep import run_sweep
+    from ncfbench.sweeps.sweep import exit_code, run_sweep
 
     console = None if quiet else make_console(stderr=True)
     try:
@@ -85,8 +85,8 @@ def sweep(
         say(f"{where} To resume this sweep, repeat the command: {typed_with()}")
         raise
     _print(done, dry_run=dry_run, json_=json_)
-    if done.exit_code:
-        raise typer.Exit(done.exit_code)
+    if code := exit_code(done.chosen):
+        raise typer.Exit(code)
 
 
 def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
@@ -96,6 +96,7 @@ def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
     from ncfbench.sweeps.table import cell_rows, cells_table
 
     rows, runs_dir = cell_rows(done.cells), done.locations.runs_dir
+    failed = [row for row in rows if row["status"] in ("failed", "diverged")]
     if json_:
         left_out = [{"reason": text, "combinations": n} for text, n in done.left_out.items()]
         named = {"sweep": done.sweep.name, "title": done.sweep.title}
@@ -104,11 +105,10 @@ def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
         has_several = any(cell.config.devices > 1 for cell in done.cells)
         simulated = has_several and jax.default_backend() == "cpu"
         print_views(cells_table(done.sweep.title, rows), *([SIMULATED_NOTE] if simulated else []))
-        if not (dry_run or done.exit_code):
+        if not (dry_run or failed):
             print_views(
                 f"Records: {shown(runs_dir)}. To compare the cells:"
                 f" {shlex.join(['ncfbench', 'report', '--runs-dir', str(runs_dir)])}"
             )
-    for row in rows:
-        if row["status"] in ("failed", "diverged"):
-            say(f"{row['status'].capitalize()}: {row['cell']}: {row['message']}")
+    for row in failed:
+        say(f"{row['status'].capitalize()}: {row['cell']}: {row['message']}")

@@ -24,9 +24,6 @@ from ncfbench.sampling.batch import Batch, Shared, padded, rounded_up
 AXIS = "data"
 """Axis of the mesh, along which a batch is cut."""
 
-Tree = Any
-"""A tree of arrays."""
-
 
 def make_layout(config: RunConfig) -> Layout:
     """Return the layout that the settings ask for.
@@ -103,7 +100,7 @@ class Layout:
         kept: list[Batch] = jax.device_put(batches) if self.size == 1 else batches
         return kept
 
-    def replicate(self, tree: Tree) -> Tree:
+    def replicate(self, tree: Any) -> Any:
         """Copy a tree, such as the texts or a state, to every device."""
         if self.size == 1:
             return tree
@@ -112,19 +109,19 @@ class Layout:
             jax.tree.map(np.array, tree), self.mesh, Spec()
         )
 
-    def on_each(self, tree: Tree) -> Tree:
+    def on_each(self, tree: Any) -> Any:
         """Return arrays whole on every device. Called while ``jax.jit`` traces."""
         if self.size == 1:
             return tree
         return jax.lax.with_sharding_constraint(tree, self._replicated)
 
-    def to_one_device(self, parameters: Tree) -> Tree:
+    def to_one_device(self, parameters: Any) -> Any:
         """Return a state's parameters on this process's first device."""
         if self.size == 1:
             return parameters
         return jax.tree.map(lambda leaf: leaf.addressable_data(0), parameters)
 
-    def to_host(self, tree: Tree) -> Tree:
+    def to_host(self, tree: Any) -> Any:
         """Return a state as it is saved, on every process."""
         return tree if self.size == 1 else jax.tree.map(np.asarray, tree)
 
