@@ -97,6 +97,29 @@ def test_the_sentence_says_which_floor_is_passed(floors, recalls, verdict, stand
     assert sentence == (whole if floors else "")
 
 
+@pytest.mark.parametrize(
+    ("recall", "ndcgs", "said"),
+    [
+        (0.6, (0.3, 0.35), "By NDCG@50 the recommended arm is below ridge: 0.300 to 0.350."),
+        (0.4, (0.36, 0.35), "By NDCG@50 the recommended arm is above ridge: 0.360 to 0.350."),
+        (0.6, (0.36, 0.35), ""),
+        (0.6, (0.3501, 0.3502), ""),
+        (0.4, (0.3, 0.35), ""),
+        (0.6, (None, 0.35), ""),
+        (0.6, (0.3, None), ""),
+    ],
+)
+def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(tmp_path, recall, ndcgs, said):
+    answer = answer_of(tmp_path, [0, 0.3, recall])
+    (arm,) = answer.arms
+    (run,) = arm.runs.values()
+    for row in run.curve:
+        row["test_ndcg_at_50"] = 0.99 if row["test_recall_at_50"] == 0.3 else ndcgs[0]
+    _, found = said_of(answer, [RIDGE | {"test_ndcg_at_50": ndcgs[1]}])
+    assert found.endswith(said)
+    assert ("NDCG" in found) == bool(said)
+
+
 def test_without_a_best_arm_the_highest_is_named(tmp_path):
     answer = answer_of(tmp_path, [0, 0.4, 0.5], [0, 0.4, 0.53])
     _, found = said_of(answer, [PROFILE], None)

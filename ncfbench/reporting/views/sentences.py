@@ -16,7 +16,7 @@ from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.floors import BlendResult, FloorResult, Standing, compare, standing
 from ncfbench.reporting.formats import three_digits, with_error
 from ncfbench.reporting.frames import Run
-from ncfbench.reporting.quality import ERROR, RECALL, Quality
+from ncfbench.reporting.quality import ERROR, NDCG, RECALL, Quality
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs.labels import flags
 from ncfbench.runs.reported import reported_row, validation_recall
@@ -100,7 +100,24 @@ def floors_sentence(answer: Answer) -> str:
     whose = name + (f", {recall.text()}," if split != "test" else "")
     parts = {floor.row["floor"]: standing(own, floor, split) for floor in floors}
     said.append(_stands(f"{whose} is", parts))
-    return " ".join([*said, *(both_sentence(blend, recall) for blend in answer.blends)])
+    said += [both_sentence(blend, recall) for blend in answer.blends]
+    return " ".join([*said, *_by_ndcg(recall, name, floors[0])])
+
+
+def _by_ndcg(arm: Quality, name: str, floor: FloorResult) -> list[str]:
+    """Return who is ahead by NDCG@50, in the digits shown, where by recall@50 it is the other."""
+    pairs = [(arm.values.get(key), floor.value(arm.split, key)) for key in (NDCG, RECALL)]
+    if any(None in pair for pair in pairs):
+        return []
+    apart = [(ours or 0.0) - (theirs or 0.0) for ours, theirs in pairs]
+    texts = [f"{value:.3f}" for value in pairs[0]]
+    if texts[0] == texts[1] or (apart[0] > 0) == (apart[1] > 0):
+        return []
+    word = "above" if apart[0] > 0 else "below"
+    return [
+        f"By NDCG@50 {name.replace('The ', 'the ')} is {word} {floor.row['floor']}: {texts[0]} to"
+        f" {texts[1]}."
+    ]
 
 
 def both_sentence(both: BlendResult, own: Quality) -> str:
