@@ -93,7 +93,7 @@ class Peers(Benchmark):
         dataset = open_dataset(options.dataset, data_dir=options.data_dir)
         rows = compare(dataset, configs, options)
         facts = {
-            "device_name": environment.processor().name,
+            "device_name": environment.processor()[0],
             "torch": torch.__version__,
             "torch_threads": torch.get_num_threads(),
         }

@@ -204,6 +204,7 @@ class TrialTrainer:
             elif rests(found) and found["seconds"][-1] >= LEAST_SECONDS:
                 found["status"] = "rests"
             if is_over or found["status"] != "longest":
+                turns.save()
                 turns.close("")
 
 

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import pickle
 from fractions import Fraction
 from pathlib import Path
 
@@ -271,3 +272,12 @@ def test_a_command_line_gives_a_setting_its_value():
     given = {"batch_size": 9, "mask": False, "lambda": 2.5}
     words = [word for name, value in given.items() for word in SETTINGS[name].arguments(value)]
     assert words == ["--batch-size", "9", "--set", "mask=false", "--set", "lambda=2.5"]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_settings_can_be_sent_to_other_processes(encoder):
+    """As workers of PyTorch's loader get them, with the records of their classes."""
+    for sampler in SAMPLERS:
+        config = settings(sampler=sampler, encoder=encoder)
+        assert config.infos
+        assert pickle.loads(pickle.dumps(config)) == config

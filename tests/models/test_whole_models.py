@@ -83,7 +83,7 @@ def test_an_interrupted_run_ends_the_same(featured, featured_dir, tmp_path, enco
     if not find_encoder(encoder).scores_cold_items:
         return
 
-    recommend(record.folder, count=3, data_dir=featured_dir)
+    exported = recommend(record.folder, count=3, data_dir=featured_dir)
     trial = Trial(featured, config)
     found = Checkpoints(record.folder / "checkpoints").restore(trial.trainer.shapes)
     assert found is not None
@@ -91,7 +91,7 @@ def test_an_interrupted_run_ends_the_same(featured, featured_dir, tmp_path, enco
     users = embedder.users(parameters).scored[jnp.array([0, 1])]
     scores = np.asarray(users @ embedder.items(parameters, featured.items_of("test")).T)
     kinds = schemas.recommendations(False, False)
-    table = tables.read_table(record.folder / BEST, kinds).to_pylist()
+    table = tables.read_table(exported / BEST, kinds).to_pylist()
     for user in (0, 1):
         rows = [row for row in table if row["user"] == user]
         best = np.sort(scores[user])[::-1][:3]
