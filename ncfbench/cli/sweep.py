@@ -68,7 +68,7 @@ def sweep(
     tell: Callable[[str], None] = (lambda text: None) if quiet else say
     from ncfbench.reporting.render.terminal import make_console
     from ncfbench.sweeps.progress import SweepProgress
-    from ncfbench.sweeps.sweep import exit_code, run_sweep
+    from ncfbench.sweeps.sweep import run_sweep
 
     console = None if quiet else make_console(stderr=True)
     try:
@@ -85,8 +85,8 @@ def sweep(
         say(f"{where} To resume this sweep, repeat the command: {typed_with()}")
         raise
     _print(done, dry_run=dry_run, json_=json_)
-    if code := exit_code(done.chosen):
-        raise typer.Exit(code)
+    if done.exit_code:
+        raise typer.Exit(done.exit_code)
 
 
 def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:

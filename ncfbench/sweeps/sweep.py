@@ -80,6 +80,11 @@ class SweepRun:
             tell(f"Left out ({count}): {reason}")
         return cls(sweep, locations, datasets, cells, cells, left_out)
 
+    @property
+    def exit_code(self) -> int:
+        """0, 5 where a cell diverged, or the code of the first other failure."""
+        return exit_code(self.chosen)
+
 
 def exit_code(cells: Iterable[Cell]) -> int:
     """Return 0 where no cell failed or diverged, else the first failure's code, else 5."""
