@@ -9,7 +9,7 @@ from prepared import quiet
 
 from ncfbench.data import prepare, store
 from ncfbench.data.lsa import tfidf
-from ncfbench.floors import floor
+from ncfbench.floors.case import Case
 from ncfbench.floors.task import contents_of
 
 BOTH = "TF-IDF and features"
@@ -83,8 +83,8 @@ def test_validation_chooses_whether_features_count(tmp_path, tiny_options, *, is
     noise = np.random.default_rng(0).normal(size=(many.n_items, 4)).astype(np.float32)
     for features, content, counts in ((users, BOTH, True), (noise, "TF-IDF", False)):
         dataset = derived(replace(many, item_features=features), embed=features.shape[1])
-        case = floor.Case.of(dataset, np.inf, needs_content=True)
+        case = Case.of(dataset, np.inf, needs_content=True)
         assert (case.content, case.content_seconds > 100) == (content, counts)
         assert (case.task.content != contents_of(dataset)[0][content]).nnz == 0
-    case = floor.Case.of(replace(many, item_features=users), 1.0, needs_content=True)
+    case = Case.of(replace(many, item_features=users), 1.0, needs_content=True)
     assert case.content == "TF-IDF"

@@ -11,7 +11,7 @@ from scipy import sparse
 from ncfbench.data import prepare
 from ncfbench.data.store import load
 from ncfbench.errors import UsageError
-from ncfbench.floors import floor, kept
+from ncfbench.floors import case, floor, kept
 from ncfbench.floors.task import HeldOut, Task
 from ncfbench.reporting.floors import FloorResult
 from ncfbench.reporting.views.floors import floors_table
@@ -24,10 +24,9 @@ def test_a_floor_that_has_too_little_time_reads_the_heaviest_columns(
     prepare("synthetic", tiny_options, tmp_path, "cold", say=quiet)
     data, fit = load(tmp_path, "cold"), partial(floor.floor, "cold", floors=["ridge"])
     fit = partial(fit, data_dir=tmp_path, say=quiet)
-    monkeypatch.setattr(floor, "WIDTHS", (16, 8))
-    monkeypatch.setattr(
-        floor, "expected_seconds", lambda case, *_, **__: case.task.content.shape[1]
-    )
+    monkeypatch.setattr(case, "WIDTHS", (16, 8))
+    width = lambda given, *_, **__: given.task.content.shape[1]  # noqa: E731
+    monkeypatch.setattr(case, "expected_seconds", width)
     for seconds, columns in ((9, 8), (8, 8), (20, 16), (9, 16), (1000, None), (9, None)):
         found = fit(budget_seconds=seconds)
         (row,) = found.rows
