@@ -7,7 +7,7 @@ ENCODER ?= cnn
 TEST_WORKERS ?= 3
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer clean
+.PHONY: demo results test test-real test-long test-lowest test-browser test-torch test-frameworks coverage check bench bench-peer clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -35,6 +35,18 @@ test-real: $(VENV)/.installed
 # What `make test` does a few times, many times, and properties on new random examples.
 test-long: $(VENV)/.installed
 	$(BIN)/python -m pytest -m 'long or hypothesis' --hypothesis-profile random
+
+# The lowest versions that pyproject.toml allows, in an environment of their own. That they are deprecated is no news.
+test-lowest:
+	$(PYTHON) -m venv --clear $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable '.[dev]'
+	$(VENV)-lowest/bin/python -m pytest -n $(TEST_WORKERS) --dist worksteal -W ignore::DeprecationWarning
+
+# The lines and branches that no test reaches: a list, not a threshold. What tests do in processes of their own is not in it.
+coverage: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pytest-cov>=7'
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal --cov ncfbench --cov-branch --cov-report term-missing:skip-covered
 
 # The HTML report in Chromium, which must be installed (the package chromium, or `playwright install chromium`).
 test-browser: $(VENV)/.installed

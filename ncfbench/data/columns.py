@@ -123,7 +123,7 @@ class Column:
         kind = self.values.type
         if pa.types.is_floating(kind):
             with np.errstate(over="ignore"):
-                threshold = float(np.dtype(kind.to_pandas_dtype()).type(threshold))
+                threshold = float(np.dtype(f"f{kind.bit_width // 8}").type(threshold))
         return self.numbers() >= threshold
 
     def times(self, *, is_named: bool = False) -> Float64:

@@ -113,7 +113,7 @@ def _as_text(different: pa.Array, column: Column, codes: Int32) -> pa.StringArra
         return different.cast(pa.string())
     limit, exact = math.inf, ""
     if pa.types.is_floating(kind):
-        digits = np.finfo(kind.to_pandas_dtype()).nmant + 1
+        digits = np.finfo(f"f{kind.bit_width // 8}").nmant + 1
         limit, exact = 2**digits, f" below 2^{digits}, up to which {kind} is exact"
     texts = []
     for code, value in enumerate(different.to_pylist()):

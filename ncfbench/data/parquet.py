@@ -76,7 +76,7 @@ def _folder_values(part: Path) -> dict[str, str | None]:
 def _require_exact(part: Path, name: str, column: pa.ChunkedArray) -> None:
     """Refuse floats that have lost digits, before they become strings."""
     if pa.types.is_floating(column.type):
-        digits = np.finfo(column.type.to_pandas_dtype()).nmant + 1
+        digits = np.finfo(f"f{column.type.bit_width // 8}").nmant + 1
         if (pc.max(pc.abs(column.cast(pa.float64()))).as_py() or 0) >= 2**digits:
             raise DataError(
                 f"{part}: {name} has floats from 2^{digits}, which have lost digits, and is of"
