@@ -86,19 +86,19 @@ def recorded_fields(measure: str) -> dict[str, list[Curves]]:
     loss, since others differ in their scale.
     """
     found: dict[str, dict[str, Points]] = defaultdict(dict)
-    for path in sorted((FOLDER.parent / "results").glob("*/*/curve.parquet")):
-        run = Run.of(runs.read(path.parent))
-        if run.config.seed or run.seconds is None:
+    folders = sorted((FOLDER.parent / "results").iterdir())
+    for run in (Run.of(record) for folder in folders for record in runs.read_all(folder)[0]):
+        if run.config.seed or not run.is_timed:
             continue
         points = [
             (row["iteration"] * run.seconds, row[measure])
             for row in run.curve
             if row[measure] is not None and (row["iteration"] or measure == LOSS)
         ]
-        name = f"{path.parents[1].name} {run.config.dataset}"
+        name = f"{run.folder.parent.name} {run.config.dataset}"
         name += f" {run.config.encoder} {run.config.loss}" if measure == LOSS else ""
         if len(points) >= LEAST_LINES:
-            found[name][path.parent.name] = points
+            found[name][run.name] = points
     return {name: [arms] for name, arms in found.items() if len(arms) >= LEAST_ARMS}
 
 

@@ -35,10 +35,10 @@ SHORT = "-20"
 def arms(folder: Path = RESULTS) -> dict[str, list[list[RunRecord]]]:
     """Return the runs of each arm with two seeds or more, by data set."""
     found: dict[tuple[Path, str], list[RunRecord]] = {}
-    for path in sorted(folder.glob("*/*/summary.parquet")):
-        record = runs.read(path.parent)
-        arm = str(identity_of(record.config) | {"seed": None})
-        found.setdefault((path.parents[1], arm), []).append(record)
+    for path in sorted(folder.iterdir()):
+        for record in runs.read_all(path)[0]:
+            arm = str(identity_of(record.config) | {"seed": None})
+            found.setdefault((path, arm), []).append(record)
     of_data: dict[str, list[list[RunRecord]]] = {}
     for alike in found.values():
         if len(alike) > 1:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ncfbench.data.features import Float32
 from ncfbench.floors.task import HeldOut
-from ncfbench.runs.folder import BLEND_FILE
 from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.ranks import Scores
 from ncfbench.storage import tables
@@ -88,16 +87,6 @@ def scale(
     return mean[:, None].astype(np.float32), deviation[:, None].astype(np.float32)
 
 
-def read(folder: Path) -> Row | None:
-    """Return the row of :data:`ncfbench.storage.schemas.BLEND` in a run's folder; None without one.
-
-    Raises:
-        DataError: the table is damaged.
-    """
-    rows = tables.read_rows(folder / BLEND_FILE, BLEND) if (folder / BLEND_FILE).exists() else []
-    return rows[0] if rows else None
-
-
 def write(folder: Path, row: Row) -> None:
     """Keep a blend in a run's folder, in place of the one before."""
-    tables.write_rows(folder / BLEND_FILE, [row], BLEND)
+    tables.write_rows(folder / "blend.parquet", [row], BLEND)

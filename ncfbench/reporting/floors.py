@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import fmean as mean
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ncfbench.blending import blend
 from ncfbench.data.content import Split
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError
@@ -301,7 +300,7 @@ def blend_of(runs: Sequence[RunRecord], floors: Iterable[FloorResult]) -> BlendR
     known = []
     for run in runs:
         with suppress(DataError):  # a damaged one is made again by `ncfbench run`
-            row = blend.read(run.folder)
+            row = run.blend
             if row is not None and row["iteration"] == run.reported_iteration:
                 known.append(row)
     parts = {(row["floor"], row["penalty"]) for row in known}

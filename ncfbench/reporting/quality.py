@@ -13,7 +13,6 @@ import numpy as np
 
 from ncfbench.data.content import Split
 from ncfbench.reporting.formats import with_error
-from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import Evaluation, comparable
 from ncfbench.runs.reported import reported_row, validation_recall
@@ -117,7 +116,7 @@ def quality_of(runs: Iterable[RunRecord], split: Split = "test") -> Quality | No
         return None
 
     def kept() -> list[Evaluation | None]:
-        return [evaluations.find(run.folder, row["iteration"], split) for run, row in known]
+        return [run.evaluation(row["iteration"], split) for run, row in known]
 
     return Quality.of([row for _, row in known], split, kept)
 

@@ -28,7 +28,7 @@ from ncfbench.reporting.views.answers import answer_frame, answer_tables, as_row
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.results import recall_tables, speedup_tables
 from ncfbench.reporting.views.sentences import deployed_table
-from ncfbench.runs.folder import RunRecord, copy_records, read_all
+from ncfbench.runs.folder import RunRecord, export, read_all
 from ncfbench.storage import schemas, tables
 
 FILE = "datasets.json"
@@ -210,14 +210,13 @@ class Results:
         Raises:
             DataError: the folder cannot be written.
         """
-        for record in self.runs:
-            copy_records(record, folder / record.name)
         names = (*schemas.AUDIT_TABLES, *schemas.PROFILE_TABLES)
         with tables.storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             for path in (self.runs_dir / f"{name}.parquet" for name in names):
                 if path.exists():
                     shutil.copyfile(path, folder / path.name)
+        export(self.runs, folder)
         self.write(folder)
         return len(self.runs)
 

@@ -18,7 +18,6 @@ from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Arms, Run, by_variant, grouped, over_seeds, paired
 from ncfbench.reporting.quality import standard_error
-from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.convergence import why_no_ratio
 from ncfbench.runs.folder import are_interleaved
@@ -179,7 +178,7 @@ def recall_difference(runs: Mapping[int, Run], others: Mapping[int, Run]) -> Dif
     if apart is not None:
         return apart
     both = [arm[seeds[0]] for arm in (runs, others)]
-    one, other = (evaluations.find(run.folder, run.reported_iteration) for run in both)
+    one, other = (run.evaluation(run.reported_iteration) for run in both)
     return difference(one, other) if one and other else None
 
 

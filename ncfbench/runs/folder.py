@@ -11,39 +11,45 @@
         ledger.parquet      seconds of each activity
         summary.parquet     one row
         checkpoints/
+
+An exported folder has one table of each kind for all runs: ``runs.parquet``, ``curves.parquet``.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ncfbench.config import RunConfig, complete, digest
 from ncfbench.errors import DataError, UsageError
-from ncfbench.runs import evaluations
+from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.reported import choose_epoch, reported_columns
 from ncfbench.storage import locks, schemas, tables
 
 if TYPE_CHECKING:
     from ncfbench.data import Dataset
 
-RECORDS = (
-    "config.json",
-    "environment.json",
-    "curve.parquet",
-    "timing.parquet",
-    "ledger.parquet",
-    "summary.parquet",
-)
-"""Files of every run."""
-BLEND_FILE = "blend.parquet"
-"""That of a blend with a floor, where there is one (:mod:`ncfbench.blending.blend`)."""
+ALWAYS = ("curve", "timing", "ledger")
+"""Tables of every run beside its summary."""
+TABLES = {kind: getattr(schemas, kind.upper()) for kind in (*ALWAYS, "evaluation", "blend")}
+EXPORTED = {kind: schema.append(pa.field("run", pa.string())) for kind, schema in TABLES.items()}
+EXPORTED["run"] = schemas.SUMMARY.append(pa.field("document", pa.string()))
+"""Tables of an exported folder, such as ``runs.parquet``, whose ``document`` is the JSON of
+``config.json`` with that of ``environment.json``.
+"""
+Evaluations: TypeAlias = Mapping[tuple[int, str], Evaluation]
+"""Evaluations by iteration and split."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,6 +68,8 @@ class RunRecord:
     """Seconds that the item features took which ``prepare`` derived and the run reads; no time of
     training has them.
     """
+    exported: Mapping[str, pa.Table] = field(default_factory=dict, compare=False)
+    """Its rows of :data:`EXPORTED`, where it lies in an exported folder."""
 
     def __repr__(self) -> str:
         loss = self.summary["smallest_probe_loss"]
@@ -75,6 +83,38 @@ class RunRecord:
     def name(self) -> str:
         """The run's id: the name of its folder."""
         return self.folder.name
+
+    @property
+    def evaluations(self) -> Evaluations:
+        """What each recall@50 is made of, without figures, which the curve has; none where it was
+        never evaluated. A DataError where they are damaged.
+        """
+        table = self._table("evaluation")
+        columns = (table[name] for name in schemas.EVALUATION.names)
+        return {
+            (at.as_py(), split.as_py()): Evaluation({}, *(np.asarray(of.values) for of in lists))
+            for at, split, *lists in zip(*columns, strict=True)
+        }
+
+    def evaluation(self, iteration: int | None, split: str = "test") -> Evaluation | None:
+        """Return the evaluation of a split; None where it is not kept, or damaged."""
+        try:
+            return None if iteration is None else self.evaluations.get((iteration, split))
+        except DataError:
+            return None
+
+    @property
+    def blend(self) -> Mapping[str, Any] | None:
+        """Its blend with a floor (:mod:`ncfbench.blending.blend`); None without one. A DataError
+        where it is damaged.
+        """
+        return next(iter(self._table("blend").to_pylist()), None)
+
+    def _table(self, kind: str) -> pa.Table:
+        path = self.folder / f"{kind}.parquet"
+        if path.exists():
+            return tables.read_table(path, TABLES[kind])
+        return self.exported.get(kind, TABLES[kind].empty_table())
 
     @property
     def reported_iteration(self) -> int | None:
@@ -144,31 +184,48 @@ def write_config(
     tables.write_json(folder / "config.json", document)
 
 
-def read(folder: Path) -> RunRecord:
+def write_evaluations(folder: Path, evaluations: Evaluations) -> None:
+    """Write the evaluations of a run into its folder."""
+    rows = [
+        {"iteration": iteration, "split": split, **vars(evaluation)}
+        for (iteration, split), evaluation in evaluations.items()
+    ]
+    tables.write_rows(folder / "evaluation.parquet", rows, schemas.EVALUATION)
+
+
+def read(folder: Path, exported: Mapping[str, pa.Table] | None = None) -> RunRecord:
     """Read a run's records.
 
     The reported epoch and its quality are computed from the curve
     (:mod:`ncfbench.runs.reported`).
 
+    Args:
+        exported: its rows of :data:`EXPORTED`, where it lies in an exported folder.
+
     Raises:
         DataError: a file is missing or damaged; the message names it.
     """
-    config, document = _read_config(folder / "config.json")
-    summary = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
+    if exported is None:
+        document = tables.read_json(folder / "config.json")
+        environment = tables.read_json(folder / "environment.json")
+        summary = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
+        rows = {name: tables.read_rows(folder / f"{name}.parquet", TABLES[name]) for name in ALWAYS}
+    else:
+        rows = {name: exported[name].to_pylist() for name in ("run", *ALWAYS)}
+        summary = rows.pop("run")
+        document = json.loads(summary[0].pop("document"))
+        environment = document["environment"]
+    config, curve = _config_of(folder / "config.json", document), rows["curve"]
     if len(summary) != 1:
         raise DataError(f"{folder / 'summary.parquet'} has {len(summary)} rows instead of 1.")
-    curve = tables.read_rows(folder / "curve.parquet", schemas.CURVE)
-    for table, rows, names in (
+    for table, checked, names in (
         ("summary", summary, ("status", "iterations", "wall_seconds")),
         ("curve", curve, ("iteration", "probe_loss")),
     ):
-        if any(row[name] is None for row in rows for name in names):
+        if any(row[name] is None for row in checked for name in names):
             raise DataError(f"{folder / table}.parquet is damaged: a value is missing.")
     if summary[0]["status"] == "finished" and not curve:
         raise DataError(f"{folder / 'curve.parquet'} has no row, though the run is finished.")
-    if (folder / evaluations.FILE).exists():
-        tables.require_columns(folder / evaluations.FILE, schemas.EVALUATION)
-    environment = tables.read_json(folder / "environment.json")
     if "key" not in environment:
         raise DataError(f"{folder / 'environment.json'} is damaged: it has no key.")
     return RunRecord(
@@ -176,29 +233,45 @@ def read(folder: Path) -> RunRecord:
         config=config,
         data_fingerprint=str(document["data_fingerprint"]),
         environment=environment,
-        curve=curve,
-        timing=tables.read_rows(folder / "timing.parquet", schemas.TIMING),
-        ledger=tables.read_rows(folder / "ledger.parquet", schemas.LEDGER),
         summary=summary[0] | reported_columns(curve, config.patience),
         feature_seconds=float(document.get("feature_seconds", 0.0)),
+        exported=exported or {},
+        **rows,
     )
 
 
-def copy_records(record: RunRecord, folder: Path) -> None:
-    """Copy a run's records into another folder, without checkpoints, and of its evaluations those
-    of the reported epoch and the last one.
+def export(records: Sequence[RunRecord], folder: Path) -> None:
+    """Write the records of runs into a folder, as the tables of :data:`EXPORTED`; of evaluations
+    that of test links at the reported epoch.
 
     Raises:
         DataError: they are damaged, or cannot be written.
     """
-    with tables.storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in RECORDS:
-            copy = tables.copy_table if name.endswith(".parquet") else shutil.copyfile
-            copy(record.folder / name, folder / name)
-        if (blend := record.folder / BLEND_FILE).exists():
-            tables.copy_table(blend, folder / BLEND_FILE)
-    evaluations.copy(record.folder, folder, {record.reported_iteration})
+    rows: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in EXPORTED}
+    for record in records:
+        document = {
+            "config": record.config.to_dict(),
+            "data_fingerprint": record.data_fingerprint,
+            "feature_seconds": record.feature_seconds,
+            "environment": {**record.environment},
+        }
+        at, blend = record.reported_iteration, record.blend
+        reported = record.evaluation(at)
+        own = {kind: getattr(record, kind) for kind in ALWAYS} | {
+            "evaluation": [{"iteration": at, "split": "test", **vars(reported)}]
+            if reported
+            else [],
+            "blend": [blend] if blend else [],
+            "run": [{**record.summary, "document": json.dumps(document)}],
+        }
+        for kind, of_run in own.items():
+            rows[kind] += [{**row, "run": record.name} for row in of_run]
+    for kind, schema in EXPORTED.items():
+        path, table = folder / f"{kind}s.parquet", pa.Table.from_pylist(rows[kind], schema)
+        if len(table):
+            tables.write_table(path, [table], schema, tables.COMPACTEST)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def are_interleaved(one: RunRecord, other: RunRecord) -> bool:
@@ -212,26 +285,46 @@ def are_interleaved(one: RunRecord, other: RunRecord) -> bool:
 
 
 def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
-    """Return every readable run below ``runs_dir``, by name, and a message for each other one."""
+    """Return every readable run below ``runs_dir``, by name, and a message for each other one.
+
+    Raises:
+        DataError: a table of exported runs is damaged.
+    """
     records, problems = [], []
-    for folder in sorted(path for path in runs_dir.glob("[!.]*") if path.is_dir()):
-        has_summary = (folder / "summary.parquet").exists()
-        if not has_summary and not (folder / "config.json").exists():
-            continue
+    folders: dict[Path, Mapping[str, pa.Table] | None] = {**_exported(runs_dir)}
+    for path in runs_dir.glob("[!.]*"):
+        if any((path / name).exists() for name in ("summary.parquet", "config.json")):
+            folders[path] = None
+    for folder, exported in sorted(folders.items()):
         try:
-            if not has_summary:
+            if exported is None and not (folder / "summary.parquet").exists():
                 raise DataError("it has no summary.parquet yet.")
-            records.append(read(folder))
+            records.append(read(folder, exported))
         except DataError as error:
             problems.append(f"Skipped {folder.name}: {error}")
     return records, problems
 
 
-def _read_config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
-    """Return the settings of a ``config.json``, and the whole document; a DataError where it is
-    missing or damaged, or its settings are not possible in this program.
+def _exported(folder: Path) -> dict[Path, dict[str, pa.Table]]:
+    """Return the tables of each run that was exported into a folder, by what would be its own."""
+    if not (folder / "runs.parquet").exists():
+        return {}
+    whole = {kind: schema.empty_table() for kind, schema in EXPORTED.items()}
+    for kind, schema in EXPORTED.items():
+        if (path := folder / f"{kind}s.parquet").exists():
+            whole[kind] = tables.read_table(path, schema)
+    return {
+        folder / run: {
+            kind: rows.filter(pc.equal(rows["run"], run)) for kind, rows in whole.items()
+        }
+        for run in whole["run"]["run"].to_pylist()
+    }
+
+
+def _config_of(path: Path, document: Any) -> RunConfig:
+    """Return the settings of a ``config.json``; a DataError where it is damaged, or they are not
+    possible in this program.
     """
-    document = tables.read_json(path)
     kinds = {"config": dict, "data_fingerprint": str}
     for name, kind in kinds.items():
         if not isinstance(document, dict) or not isinstance(document.get(name), kind):
@@ -240,6 +333,6 @@ def _read_config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
     if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         raise DataError(f"{path} is damaged: feature_seconds is {seconds!r}.")
     try:
-        return complete(document["config"]), document
+        return complete(document["config"])
     except UsageError as error:
         raise DataError(f"{path} cannot be used: {error}") from error

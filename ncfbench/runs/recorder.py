@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.config import RunConfig
-from ncfbench.runs import evaluations
-from ncfbench.runs.folder import RunRecord, read
+from ncfbench.runs.folder import RunRecord, read, write_evaluations
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.reported import choose_epoch, is_chosen, measured_columns
@@ -161,7 +160,7 @@ class Recorder:
         with self.ledger.line("tables"):
             self.write_environment()
             if self._has_unwritten_evaluations:
-                evaluations.write(self.folder, self._evaluations)
+                write_evaluations(self.folder, self._evaluations)
                 self._has_unwritten_evaluations = False
             tables.write_rows(self.folder / "curve.parquet", self._curve, schemas.CURVE)
             tables.write_rows(self.folder / "timing.parquet", self._timing, schemas.TIMING)
@@ -186,7 +185,7 @@ class Recorder:
         self._earlier_ledger = record.ledger
         self._evaluations = {
             key: evaluation
-            for key, evaluation in evaluations.read(folder).items()
+            for key, evaluation in record.evaluations.items()
             if 0 < iteration >= key[0]
         }
         self._has_unwritten_evaluations = bool(self._evaluations)

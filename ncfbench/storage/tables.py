@@ -186,12 +186,6 @@ def write_table(
         file.add_key_value_metadata((schema.metadata or {}) | version)
 
 
-def copy_table(path: Path, target: Path) -> None:
-    """Write a table once more, atomically, in few bytes; DataError where it is damaged."""
-    table = _read(path)
-    write_table(target, [table], table.schema, COMPACTEST)
-
-
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """Read a Parquet table, which must have the columns of a schema, and verify its checksums.
 
@@ -230,14 +224,6 @@ def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
     with _reading(path):
         rows: list[dict[str, Any]] = read_table(path, schema).to_pylist()
     return rows
-
-
-def require_columns(path: Path, schema: pa.Schema) -> None:
-    """Refuse a table that is missing, damaged or has other columns, without reading its rows."""
-    with _reading(path):
-        stored = pq.read_schema(path)
-    if not stored.equals(schema, check_metadata=False):
-        raise DataError(f"{path} has other columns than expected.")
 
 
 def write_array(path: Path, array: ArrayLike, dtype: type[np.generic] | None = None) -> None:

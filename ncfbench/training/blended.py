@@ -58,7 +58,7 @@ def blend_run(
     row = kept.best(kept.read(folder, record.data_fingerprint), floor)
     if row is None or record.reported_iteration is None or record.summary["recall_reason"]:
         return None
-    present = blend.read(record.folder)
+    present = record.blend
     key = kept.key_of(row)
     wanted = {"floor": key, "penalty": row["penalty"], "iteration": record.reported_iteration}
     wanted |= {} if metric is None else {"metric": metric}

@@ -6,6 +6,7 @@ import make_results as script
 import pytest
 from invoked import parse
 
+from ncfbench.runs.folder import read_all
 from ncfbench.sweeps.presets import preset_paths
 
 
@@ -134,8 +135,9 @@ def test_results_are_made(main, tmp_path):
     """With the commands themselves, each in its process."""
     assert main("--folder=small") == 0
     kept = tmp_path / "kept" / "small"
-    names = {path.name.split("-seed")[0] for path in kept.glob("tiny-*")}
+    names = {run.name.split("-seed")[0] for run in read_all(kept)[0]}
     assert names == {"tiny-bow-sg-iid", "tiny-bow-sg-ns", "tiny-bow-sg-strat-ns"}
+    assert not [*kept.glob("tiny-*")]
     assert not list(kept.rglob("checkpoints"))
     figures = {path.suffix for path in (kept / "figures").glob("targets*")}
     assert figures == {".svg", ".png"}

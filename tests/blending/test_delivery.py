@@ -19,6 +19,7 @@ from ncfbench.floors.kept import named
 from ncfbench.floors.kept import read as read_floors
 from ncfbench.reporting.floors import blend_of, compare, floors_of
 from ncfbench.reporting.quality import quality_of
+from ncfbench.runs.folder import read_all
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import schemas, tables
 from ncfbench.training.blended import blend_run
@@ -43,7 +44,7 @@ def trained(tmp_path_factory):
 
 def test_a_blend_is_kept_beside_its_run(trained):
     record, dataset, home = trained
-    row = blend.read(record.folder)
+    row = record.blend
     floors = {each["floor"]: each for each in read_floors(home / "tiny", dataset.fingerprint)}
     best = max(floors.values(), key=lambda each: each["validation_recall_at_50"])
     assert (row["floor"], row["penalty"]) == (best["floor"], best["penalty"])
@@ -55,7 +56,7 @@ def test_a_blend_is_kept_beside_its_run(trained):
 
 def test_exported_vectors_rank_as_reported(trained, tmp_path):
     record, dataset, home = trained
-    row = blend.read(record.folder)
+    row = record.blend
     meta = export_vectors(record.folder, tmp_path / "both", floor=row["floor"], data_dir=home)
     assert meta["weight_of_the_run"] == row["weight"]
     assert recall_of_files(tmp_path / "both", dataset) == pytest.approx(row[RECALL], abs=3e-3)
@@ -67,7 +68,7 @@ def test_exported_vectors_rank_as_reported(trained, tmp_path):
     other = {"ridge": "profile", "profile": "ridge"}[row["floor"]]
     meta = export_vectors(record.folder, tmp_path / "other", floor=other, data_dir=home)
     assert meta["floor"] == other
-    assert blend.read(record.folder) == row, "what is reported stays"
+    assert record.blend == row, "what is reported stays"
 
 
 @pytest.mark.parametrize("floors", [[], ["--floor", "ridge"]])
@@ -111,7 +112,7 @@ def test_the_whole_catalogue_is_ranked_by_default(trained, tmp_path):
 
 def test_the_command_says_what_both_reach(trained, tmp_path):
     record, dataset, home = trained
-    row = blend.read(record.folder)
+    row = record.blend
     words = ("report", home / "runs", "--data-dir", home)
     report = invoke(*words)
     check(report, 0, "Both together", f"), {row[RECALL]:.3f} ±")
@@ -132,7 +133,8 @@ def test_the_command_says_what_both_reach(trained, tmp_path):
     assert (found["floor"], found["weight"]) == (row["floor"], row["weight"])
     assert found["test_recall_at_50"] == row[RECALL]
     check(invoke(*words, "--export", tmp_path / "out"), 0)
-    assert blend.read(tmp_path / "out" / record.name) == row
+    (copied,), _ = read_all(tmp_path / "out")
+    assert copied.blend == row | {"run": record.name}
     published = invoke("report", tmp_path / "out", "--data-dir", tmp_path)
     check(published, 0, "Both together", "DEPLOY ")
 
@@ -140,7 +142,7 @@ def test_the_command_says_what_both_reach(trained, tmp_path):
 def test_a_blend_of_other_parameters_is_made_again(trained, tmp_path):
     """As where an interrupted run was blended, and trained on."""
     record, _, home = trained
-    row = blend.read(record.folder)
+    row = record.blend
     blend.write(record.folder, row | {"iteration": row["iteration"] - 1, "weight": 0.123})
     assert "Both together" not in invoke("report", home / "runs", "--data-dir", home).stdout
     found = blend_run(record, data_dir=home)
@@ -151,7 +153,7 @@ def test_a_blend_of_other_parameters_is_made_again(trained, tmp_path):
 def test_a_blend_is_that_of_its_floors_columns(trained):
     """Once another width is kept it is made again, and until then not shown beside it."""
     record, dataset, home = trained
-    row, path = blend.read(record.folder), home / "tiny/floors.parquet"
+    row, path = record.blend, home / "tiny/floors.parquet"
     rows = read_floors(home / "tiny", dataset.fingerprint)
     (ridge,) = (each for each in rows if each["floor"] == "ridge")
     narrow = ridge | {"settings": json.dumps({"columns": 64})}

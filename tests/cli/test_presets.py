@@ -14,7 +14,6 @@ from ncfbench.catalog.presets import PRESETS
 from ncfbench.config import RunConfig, complete
 from ncfbench.floors import floor as floors
 from ncfbench.floors import kept as kept_floors
-from ncfbench.runs import evaluations
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import EVALUATION, FLOOR
 from ncfbench.training import run as training
@@ -98,7 +97,7 @@ def test_a_run_ends_beside_the_floors(data_dir, tmp_path):
     assert (floor["floor"], floor["test_recall_at_50"]) == ("profile", recall)
     (own,) = (
         row
-        for row in tables.read_rows(Path(found["folder"]) / evaluations.FILE, EVALUATION)
+        for row in tables.read_rows(Path(found["folder"]) / "evaluation.parquet", EVALUATION)
         if row["split"] == "test"
     )
     users, items = (

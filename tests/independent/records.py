@@ -34,15 +34,16 @@ def falls_to(level, at, values):
 
 
 class Run:
-    """A run, from its folder; of its summary only how it ended, and where it was timed."""
+    """A run, from its records; of its summary only how it ended, and where it was timed.
 
-    def __init__(self, folder):
-        self.folder, self.name = folder, folder.name
-        self.document = json.loads((folder / "config.json").read_text())
-        self.config = self.document["config"]
-        self.environment = json.loads((folder / "environment.json").read_text())
-        self.curve, self.timing = (rows_of(folder / f"{of}.parquet") for of in ("curve", "timing"))
-        (self.summary,) = rows_of(folder / "summary.parquet")
+    Args:
+        tables: the rows of its curve and its raw samples, and those that not every run has.
+    """
+
+    def __init__(self, name, document, environment, summary, tables):
+        self.name, self.document, self.summary = name, document, summary
+        self.config, self.environment, self.tables = document["config"], environment, tables
+        self.curve, self.timing = tables["curve"], tables["timing"]
         self.has_diverged = self.summary["status"] == "diverged"
         self.is_over = self.has_diverged or self.summary["status"] == "finished"
         self.full, self.spread = self._times("full")
@@ -102,7 +103,7 @@ class Run:
     @cached_property
     def lists(self):
         """Recalls of users and shares of items at the chosen row; None where they are not kept."""
-        for row in rows_of(self.folder / "evaluation.parquet"):
+        for row in self.tables["evaluation"]:
             if (row["iteration"], row["split"]) == (self.chosen["iteration"], "test"):
                 return np.array(row["user_recalls"]), np.array(row["item_shares"])
         return None
@@ -135,8 +136,24 @@ class Blended:
 
 
 def read_runs(folder):
-    found = (Run(path.parent) for path in folder.glob("*/config.json"))
-    return {run.name: run for run in found}
+    """The runs of a folder by name: in tables of all, or in a folder each."""
+    kinds, runs = ("curve", "timing", "evaluation", "blend"), []
+    by_run = {kind: {} for kind in kinds}
+    for kind, own in by_run.items():
+        for row in rows_of(folder / f"{kind}s.parquet"):
+            own.setdefault(row["run"], []).append(row)
+    for row in rows_of(folder / "runs.parquet"):
+        document = json.loads(row["document"])
+        tables = {kind: by_run[kind].get(row["run"], []) for kind in kinds}
+        runs.append(Run(row["run"], document, document["environment"], row, tables))
+    for path in (config.parent for config in folder.glob("*/config.json")):
+        document, environment = (
+            json.loads((path / f"{of}.json").read_text()) for of in ("config", "environment")
+        )
+        (summary,) = rows_of(path / "summary.parquet")
+        tables = {kind: rows_of(path / f"{kind}.parquet") for kind in kinds}
+        runs.append(Run(path.name, document, environment, summary, tables))
+    return {run.name: run for run in runs}
 
 
 def ratio_of_seeds(ratios):

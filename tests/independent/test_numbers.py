@@ -85,7 +85,7 @@ def test_the_answer_on_six_data_sets(name):
     by, error = above(own, best)
     seconds = seconds_above(own, best, error) if by > 2 * error else math.nan
     assert passed == ("-" if math.isnan(seconds) else f"{seconds:.1f}")
-    blends = [row for run in own for row in rows_of(run.folder / "blend.parquet")]
+    blends = [row for run in own for row in run.tables["blend"]]
     assert {row["floor"] for row in blends} == {best["floor"]}
     for row in blends:
         # The weight is the best of eleven by validation links, of equal ones the nearest to a half.

@@ -10,7 +10,7 @@ from invoked import check, invoke
 
 from ncfbench.data.sources import prepare_command
 from ncfbench.reporting.results import FILE, collect
-from ncfbench.runs.folder import RECORDS
+from ncfbench.runs.folder import read_all
 
 PREPARE = "ncfbench prepare citeulike --text title,tags --max-length 40"
 
@@ -23,16 +23,57 @@ def test_an_export_stands_by_itself(tmp_path):
     result = invoke(*words, folder, "--export", target)
     assert result.exit_code == 0, result.output
     assert f"Exported to {target}: 12 runs" in result.stderr
-    names = {path.name for path in target.rglob("*") if path.is_file()}
-    assert names == {*RECORDS, "speedup.parquet", "recall.parquet", "datasets.json"}
-    assert len(list(target.glob("*/summary.parquet"))) == 12
-    assert not list(target.rglob("checkpoints"))
+    names = {"runs.parquet", "curves.parquet", "timings.parquet"}
+    names |= {"speedup.parquet", "recall.parquet", "datasets.json"}
+    assert {path.name for path in target.rglob("*")} == names
     check(invoke("report", target, "--verify"), 0, "0 do not match")
     before = (target / "speedup.parquet").stat().st_mtime_ns
     again = invoke(*words, target)
     after = (target / "speedup.parquet").stat().st_mtime_ns
     assert after == before, "to look at results does not change them"
     assert again.stdout.replace(str(target), str(folder)) == result.stdout
+
+
+def numbers(record):
+    """What a record holds, without the name of its run in each row, nor its folder."""
+    rows = [
+        [{**row, "run": record.name} for row in getattr(record, kind)]
+        for kind in ("curve", "timing", "ledger")
+    ]
+    held = {**vars(record), "folder": None, "exported": None, "summary": {**record.summary}}
+    return held | dict(zip(("curve", "timing", "ledger"), rows, strict=True))
+
+
+def test_exported_records_are_those_of_the_runs(tmp_path):
+    """All values, also from a copy of the copy; a run that is trained there replaces its copy."""
+    folder, copy = write_folder(tmp_path / "runs"), tmp_path / "copy"
+    write_run(folder, "ns", [9, 2], 30, seed=9, feature_seconds=3.5, status="diverged")
+    runs = read_all(folder)[0]
+    assert {run.feature_seconds for run in runs} == {0.0, 3.5}
+    for source, target in ((folder, copy), (copy, tmp_path / "second")):
+        check(invoke("report", source, "--export", target), 0)
+        copies, problems = read_all(target)
+        assert problems == []
+        assert [*map(numbers, copies)] == [*map(numbers, runs)]
+    changed = write_run(copy, "ns", [9, 1], 30, seed=9, feature_seconds=3.5)
+    (own,) = (run for run in read_all(copy)[0] if run.name == changed.name)
+    assert (own.folder, own.summary["status"]) == (changed, "finished")
+    assert len(read_all(copy)[0]) == len(runs)
+
+
+@pytest.mark.parametrize("kind", ["run", "curve", "timing"])
+def test_damaged_exports_are_named(tmp_path, kind):
+    write_run(tmp_path / "runs", "ns", [9, 2], 30)
+    copy = tmp_path / "copy"
+    check(invoke("report", tmp_path / "runs", "--export", copy), 0)
+    path = copy / f"{kind}s.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    check(invoke("report", copy), 3, f"Cannot read {path}")
+    if kind == "curve":
+        path.unlink()
+        _, (problem,) = read_all(copy)
+        assert "has no row, though the run is finished" in problem
 
 
 def test_a_read_only_folder_is_printed_and_exported(tmp_path, monkeypatch):

@@ -17,8 +17,7 @@ from ncfbench.reporting.rows import compare
 from ncfbench.reporting.table import Col
 from ncfbench.reporting.views import answers
 from ncfbench.reporting.views.results import speedup_tables
-from ncfbench.runs import evaluations
-from ncfbench.runs.folder import read_all
+from ncfbench.runs.folder import read_all, write_evaluations
 from ncfbench.runs.labels import run_command, unusual_label
 from ncfbench.runs.quality import Evaluation
 
@@ -266,7 +265,7 @@ def test_one_seed_is_compared_over_users_and_items(tmp_path, is_kept):
         if is_kept:
             values = found.astype(np.float32)
             kept = Evaluation({}, values, values / len(values))
-            evaluations.write(folder, {(100, "test"): kept})
+            write_evaluations(folder, {(100, "test"): kept})
     (compared,) = compare(frames.group(read_all(tmp_path)[0]))
     best = max(arms, key=lambda sampler: float(np.mean(arms[sampler])))
     expected = {"ns", "strat-ns"} if is_kept else {best}

@@ -1,13 +1,10 @@
 """Differences of two evaluations, and the files that keep what they need."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from folders import write_run
 
-from ncfbench.runs import evaluations
-from ncfbench.runs.folder import copy_records, read
+from ncfbench.runs.folder import export, read, read_all, write_evaluations
 from ncfbench.runs.quality import (
     Evaluation,
     Ranking,
@@ -91,8 +88,8 @@ def test_evaluations_over_other_users_are_not_compared():
 
 
 def test_evaluations_come_back_from_their_file(tmp_path):
-    """All of them; copies have those of some iterations and of the last."""
-    assert evaluations.read(tmp_path) == {}
+    run = write_run(tmp_path, "ns", [9, 4], 10)
+    assert read(run).evaluations == {}
     rng = np.random.default_rng(2)
     wanted = {
         (iteration, split): Evaluation(
@@ -101,29 +98,33 @@ def test_evaluations_come_back_from_their_file(tmp_path):
         for iteration in (0, 30, 50, 70)
         for split, users, items in (("validation", 3, 5), ("test", 4, 2))
     }
-    evaluations.write(tmp_path, wanted)
-    target = tmp_path / "exported"
+    write_evaluations(run, wanted)
+    found = read(run).evaluations
+    assert list(found) == [*wanted]
+    for key, evaluation in found.items():
+        np.testing.assert_array_equal(evaluation.user_recalls, wanted[key].user_recalls)
+        np.testing.assert_array_equal(evaluation.item_shares, wanted[key].item_shares)
+        assert evaluation.user_recalls.dtype == np.float32
+
+
+def test_an_export_keeps_the_evaluation_of_the_choice(tmp_path):
+    """Of test links; the second of three evaluations is reported."""
+    run = write_run(tmp_path, "ns", [9, 4, 2, 1], 10, validation=[0, 0.2, 0.3, 0.25])
+    write_run(tmp_path, "ns", [9, 4, 2, 1], 10, seed=1)
+    numbers = np.float32([0, 1 / 3, 0.7])
+    splits = "validation", "test"
+    found = {(at, split): Evaluation({}, numbers, numbers) for at in (100, 200) for split in splits}
+    write_evaluations(run, found)
+    target, (one, other) = (
+        tmp_path / "copy",
+        sorted(read_all(tmp_path)[0], key=lambda run: run.config.seed),
+    )
     target.mkdir()
-    evaluations.copy(tmp_path, target, {30})
-    for folder, iterations in ((tmp_path, (0, 30, 50, 70)), (target, (30, 70))):
-        found = evaluations.read(folder)
-        assert list(found) == [key for key in wanted if key[0] in iterations]
-        for key, evaluation in found.items():
-            np.testing.assert_array_equal(evaluation.user_recalls, wanted[key].user_recalls)
-            np.testing.assert_array_equal(evaluation.item_shares, wanted[key].item_shares)
-            assert evaluation.user_recalls.dtype == np.float32
-    evaluations.copy(target / "none", tmp_path / "none", set())
-    assert not (tmp_path / "none").exists()
-
-
-def test_records_keep_the_evaluations_of_the_choice(tmp_path):
-    """The last epoch is reported here; the best one shows that it was not far enough above."""
-    source, target = write_run(tmp_path, "ns", [9, 4, 2, 1], 10), tmp_path / "exported"
-    record = read(source)
-    for row, recall in zip(record.curve, [None, 0.3, 0.2, 0.25], strict=True):
-        row["validation_recall_at_50"] = recall
-    numbers = np.ones(3, np.float32)
-    found = {(each, "validation"): Evaluation({}, numbers, numbers) for each in (100, 200, 300)}
-    evaluations.write(source, found)
-    copy_records(replace(record, summary={**record.summary, "reported_epoch": 3.0}), target)
-    assert [iteration for iteration, _ in evaluations.read(target)] == [100, 300]
+    export([one, other], target)
+    copies, problems = read_all(target)
+    kept = {copy.config.seed: copy.evaluations for copy in copies}
+    assert problems == []
+    assert [[*kept[seed]] for seed in range(2)] == [[(200, "test")], []]
+    np.testing.assert_array_equal(kept[0][200, "test"].user_recalls, numbers)
+    export([other], target)
+    assert not (target / "evaluations.parquet").exists(), "those of another export do not stay"

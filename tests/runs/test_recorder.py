@@ -7,8 +7,8 @@ import pytest
 from folders import make_run
 
 from ncfbench.config import complete
-from ncfbench.runs import evaluations
 from ncfbench.runs import folder as runs
+from ncfbench.runs import recorder as recorders
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.recorder import Recorder
@@ -172,13 +172,13 @@ def test_cut_blocks_count_if_there_are_no_others(tmp_path):
 def test_evaluations_are_written_with_checkpoints(tmp_path, monkeypatch):
     """Once, and as all tables; a session that continues has the earlier."""
     written: list[list[int]] = []
-    write = evaluations.write
+    write = recorders.write_evaluations
 
     def counted(folder, found):
         written.append([iteration for iteration, _ in found])
         write(folder, found)
 
-    monkeypatch.setattr(evaluations, "write", counted)
+    monkeypatch.setattr(recorders, "write_evaluations", counted)
     recorder = open_recorder(new_folder(tmp_path), environment("here"))
     recorder.write_environment()
     evaluation = Evaluation({"recall_at_50": 0.5}, np.ones(3, "f"), np.ones(2, "f"))
@@ -189,7 +189,7 @@ def test_evaluations_are_written_with_checkpoints(tmp_path, monkeypatch):
     for _ in range(2):
         recorder.write("running", 15)
         assert written == [[5, 10, 15]]
-    assert [*evaluations.read(recorder.folder)] == [(5, "test"), (10, "test"), (15, "test")]
+    assert [*recorder.read().evaluations] == [(5, "test"), (10, "test"), (15, "test")]
     later = open_recorder(recorder.folder, environment("here"), None, 10)
     later.record(row(15, 8), {"test": evaluation})
     later.write("finished", 20)
