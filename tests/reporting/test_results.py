@@ -5,7 +5,7 @@ import re
 
 import pytest
 from folders import write_run
-from kept import FOLDERS, REPOSITORY, kept
+from kept import FOLDERS, REPOSITORY, kept, read
 
 from ncfbench.reporting.claims import DISTURBED, judge_claims
 from ncfbench.reporting.drift import verify
@@ -30,20 +30,18 @@ def test_every_number_comes_out_again(folder):
     assert (mismatches, results.problems) == ([], [])
 
 
-def test_results_stay_below_thirty_megabytes():
+def test_results_stay_below_eight_megabytes():
     files = [path for path in (REPOSITORY / "results").rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 30e6
-    assert max(path.stat().st_size for path in files) < 300e3
+    assert sum(path.stat().st_size for path in files) < 8e6
+    assert len(files) < 130
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_they_are_compact_and_name_no_machine(folder):
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 12e6
-    assert not [path for path in files if "checkpoints" in path.parts]
-    for path in folder.glob("*/environment.json"):
-        text = path.read_text()
-        commit = json.loads(text)["commit"]
+    assert not [*folder.rglob("checkpoints")]
+    for record in read(folder)[0]:
+        text = json.dumps({**record.environment})
+        commit = record.environment["commit"]
         assert commit["id"]
         assert not commit["dirty"], "measured with code that no commit holds"
         assert not re.search("/tmp|/home|/work|/root", text)
