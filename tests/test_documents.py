@@ -22,7 +22,7 @@ LINKED = [
     *(path for pattern in ("*/README.md", "results/*/README.md") for path in ROOT.glob(pattern)),
     ROOT / "CHANGELOG.md",
 ]
-COMMANDS = [ROOT / "README.md", ROOT / "docs/getting-started.md"]
+COMMANDS = [ROOT / "README.md", ROOT / "docs/data.md"]
 SMALL = {"users": 120, "items": 200, "links": 1500, "topics": 5, "vocabulary_size": 200}
 # The encoder that is compiled soonest of those that read texts; other tests train the CNN.
 SIZES = ["--encoder", "bow", "--set", "dimension=8", "--set", "word_dimension=8"]
@@ -60,7 +60,7 @@ def commands(page):
     return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("ncfbench ")]
 
 
-@pytest.mark.long_cases("getting-started")
+@pytest.mark.long_cases("data")
 @pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.stem)
 def test_commands_of_the_first_pages_run(tmp_path, monkeypatch, page):
     """In the order of the page, on synthetic data under the names that it uses."""
@@ -79,7 +79,7 @@ def test_commands_of_the_first_pages_run(tmp_path, monkeypatch, page):
         made = synthetic.plan(options, say=print, progress=nullcontext)
         store_prepared(made, tmp_path / "data", name, name)
     found = commands(page)
-    assert len(found) > 6
+    assert len(found) > (6 if page.stem == "README" else 1)
     for words in found:
         if words[:2] == ["prepare", "citeulike"]:  # a download
             continue

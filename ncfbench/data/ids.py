@@ -1,4 +1,4 @@
-"""Ids as files spell them, by the rule for every format in data/README.md, and their numbers."""
+"""Ids as files spell them, by the rule for every format in docs/data.md, and their numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The definition of a word, the same for every data set and every script: see data/README.md."""
+"""The definition of a word, the same for every data set and every script: see docs/data.md."""
 
 from __future__ import annotations
 
