@@ -3,7 +3,7 @@
     python benchmarks/audit_frameworks.py torch jax
 
 Records are kept in
-``results/frameworks-cpu.json``; the table of ``docs/frameworks.md`` is made of them.
+``results/frameworks-cpu.json``; the table of ``docs/audit.md`` is made of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ncfbench.linting.lint import Lint, lint_loss
 
 FOLDER = Path(__file__).resolve().parent
 RECORDS = FOLDER / "results" / "frameworks-cpu.json"
-PAGE = FOLDER.parent / "docs" / "frameworks.md"
+PAGE = FOLDER.parent / "docs" / "audit.md"
 Framework: TypeAlias = Literal["jax", "torch"]
 BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
 ST = "sentence-transformers"
