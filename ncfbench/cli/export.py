@@ -67,7 +67,7 @@ def export(
 
     DIR gets users.npy and items.npy (float32), users.parquet and items.parquet (ids beside the
     vectors), towers.safetensors (a run's parameters by name) and meta.json (settings, and what the
-    vectors are). It is there when all is written, or not at all. docs/vectors.md reads the files by
+    vectors are). It is there when all is written, or not at all. docs/deploy.md reads the files by
     NumPy, FAISS and PyTorch.
 
     Examples:

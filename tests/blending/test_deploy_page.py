@@ -33,7 +33,7 @@ def write_files(folder):
 def test_the_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path)
-    assert len(COMMANDS.splitlines()) == 5
+    assert len(COMMANDS.splitlines()) == 6
     for line in COMMANDS.splitlines():
         assert line.startswith("ncfbench ")
         words = shlex.split(line)[1:] + SMALL * (" run " in line)
