@@ -1,4 +1,4 @@
-"""A softmax over the hardest negatives of a batch, as a plug-in: see docs/ideas.md."""
+"""A softmax over the hardest negatives of a batch, as a plug-in: see docs/integrate.md."""
 
 from dataclasses import dataclass
 

@@ -2,7 +2,7 @@
 
     python examples/train_in_pytorch.py [DATASET [EPOCHS]]
 
-The batches are those of ``ncfbench run``, one by one (docs/pytorch.md).
+The batches are those of ``ncfbench run``, one by one (docs/integrate.md).
 """
 
 import sys

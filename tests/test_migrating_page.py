@@ -1,4 +1,4 @@
-"""The programs of docs/migrating.md, run as they stand, with stand-ins for the frameworks."""
+"""The programs of docs/integrate.md, run as they stand, with stand-ins for the frameworks."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from ncfbench.models.objective import batch_scores, link_loss
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 
-PAGE = (Path(__file__).parents[1] / "docs/migrating.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[1] / "docs/integrate.md").read_text("utf-8")
 USERS, ITEMS, WIDTH = 300, 200, 6
 
 

@@ -1,5 +1,6 @@
 """Samplers, losses and encoders of one's own: a class, and nothing else touched."""
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -266,10 +267,9 @@ def test_what_cannot_work_is_refused_early(module, settings, words):
 
 
 def test_the_documented_examples_are_right(data_dir, tmp_path, monkeypatch):
-    """The page's classes are trained; the encoder is cut short there, and its record is read."""
-    page = (Path(__file__).parents[1] / "docs" / "plugins.md").read_text("utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
-    text = "\n\n".join(blocks).replace("    ...\n", "    def __call__(self, texts): ...\n")
+    """The page's three classes, as they stand there, are trained together."""
+    page = (Path(__file__).parents[1] / "docs" / "integrate.md").read_text("utf-8")
+    (text,) = re.findall(r"```python\n(.*?)```", page.split("\n## Plug-ins\n")[1], re.S)
     (tmp_path / "documented.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     info = catalog.find_encoder("documented:Bag")
@@ -277,11 +277,22 @@ def test_the_documented_examples_are_right(data_dir, tmp_path, monkeypatch):
     chosen = {
         "sampler": "documented:Halved",
         "loss": "documented:SquaredHinge",
-        "encoder": "mf",
+        "encoder": "documented:Bag",
         "negatives": 4,
-        "epochs": 1,
+        "hidden_units": 6,
+        "slack": 0.3,
     }
-    run(complete(SMALL | chosen), Locations(data_dir, tmp_path / "runs"))
+    record = run(complete(SMALL | chosen), Locations(data_dir, tmp_path / "runs"))
+    assert record.curve[-1]["probe_loss"] < record.curve[0]["probe_loss"]
+
+
+@pytest.mark.parametrize("kind", ["sampler", "loss", "encoder"])
+def test_the_page_names_every_attribute_of_a_record(kind):
+    """In the table of attributes, or below it as those that a plug-in leaves alone."""
+    page = (Path(__file__).parents[1] / "docs" / "integrate.md").read_text("utf-8")
+    part = page.split("| attribute of `info` |")[1].split("\n- ")[0]
+    names = {field.name for field in dataclasses.fields(catalog.INFOS[kind])}
+    assert names <= set(re.findall(r"`(\w+)`", part))
 
 
 def test_the_hardest_negatives_alone_count():
