@@ -2,7 +2,7 @@
 
 The functions here are the program's commands as Python functions. Arguments are named as the
 command's flags and mean the same (``ncfbench run --help``); ``settings`` are those of
-``docs/settings.md``, and ``lambda`` is written ``lambda_``. ``say`` receives messages, a line each;
+``ncfbench settings``, and ``lambda`` is written ``lambda_``. ``say`` receives messages, a line each;
 ``progress`` shows the work, by default nothing. All raise the exceptions of
 :mod:`ncfbench.errors`: a DataError where a data set is not prepared or a folder cannot be written,
 a UsageError for unknown settings and those that cannot work. ``import ncfbench`` imports neither

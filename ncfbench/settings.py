@@ -2,7 +2,7 @@
 
 Each is declared once, in :mod:`ncfbench.catalog`: among those of every run, or in the record of the
 sampler, loss or encoder that it belongs to. Flags, TOML keys, checks, a run's identity and
-``docs/settings.md`` are made from the declaration.
+``ncfbench settings`` are made from the declaration.
 """
 
 from __future__ import annotations
