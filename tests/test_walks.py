@@ -1,4 +1,4 @@
-"""The walks of docs/architecture.md: the files that a batch, a probe and a resumed run pass."""
+"""The walks of CONTRIBUTING.md: the files that a batch, a probe and a resumed run pass."""
 
 import re
 import sys
@@ -23,7 +23,7 @@ from ncfbench.training.state import TrainState
 from ncfbench.training.train import Run, train
 
 PACKAGE = Path(ncfbench.__file__).parent
-PAGE = PACKAGE.parent / "docs" / "architecture.md"
+PAGE = PACKAGE.parent / "CONTRIBUTING.md"
 MOST = {"A batch": 12, "A probe": 9, "A resumed run": 8}
 
 
