@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 LINKED = [
     *PAGES,
-    *(path for pattern in ("results/*/README.md", "*/README.md", "benchmarks/boards.md") for path in ROOT.glob(pattern)),
+    *(path for pattern in ("*/README.md", "results/*/README.md") for path in ROOT.glob(pattern)),
+    ROOT / "benchmarks/boards.md",
     ROOT / "CHANGELOG.md",
 ]
 COMMANDS = [ROOT / "README.md", ROOT / "docs/data.md"]
