@@ -86,7 +86,7 @@ bench-peer: $(VENV)/.installed
 	$(BIN)/python benchmarks/peer_pytorch.py --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
 
 # All evidence of results/: data, sweeps, profiles, audits, reports. Days on two cores; the same command resumes.
-# MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of the checkpoint for bert (docs/encoders.md says
+# MOVIELENS_PLOTS, ANIME and YELP name the folders of these data, MINILM that of the checkpoint for bert (docs/models.md says
 # how to get it).
 results: $(VENV)/.installed
 	$(BIN)/python benchmarks/make_results.py $(RESULTS_FLAGS)

@@ -25,7 +25,7 @@ RESULTS = REPOSITORY / "results"
 FOLDERS = sorted(path.parent.name for path in RESULTS.glob("*/speedup.parquet"))
 NAMES = {
     "CiteULike, `good`": ("cite", False),
-    "CiteULike, [wider bag](docs/encoders.md#a-good-start)": ("cite", True),
+    "CiteULike, [wider bag](docs/models.md#a-good-start)": ("cite", True),
     "MovieLens with plots": ("plots", False),
     "anime": ("anime", False),
     "Yelp": ("yelp", False),

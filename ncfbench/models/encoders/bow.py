@@ -56,7 +56,7 @@ def block_sums(table: jax.Array, tokens_VxL: jax.Array, present_VxL: jax.Array) 
     """Sum texts block by block, to the value and gradient of :func:`plain_sums`.
 
     The words' vectors of all texts at once, and as many of gradients, leave the cache: with 300
-    numbers each the two take twice to three times as long (docs/encoders.md). It has no
+    numbers each the two take twice to three times as long (docs/models.md). It has no
     forward-mode derivative.
     """
     return _forward(table, tokens_VxL, present_VxL)[0]
