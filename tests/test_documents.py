@@ -90,7 +90,7 @@ def test_commands_of_the_first_pages_run(tmp_path, monkeypatch, page):
 
 def test_readme_is_short():
     text = (ROOT / "README.md").read_text("utf-8")
-    assert len(text.splitlines()) <= 120
+    assert len(text.splitlines()) <= 100
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
