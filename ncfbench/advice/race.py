@@ -56,7 +56,7 @@ that learn slowly leave no time for others.
 """
 BEGINS = 1 / 4
 """Share of the clock of the race to which a wave trains before any of it leave: small learning
-rates and large dimensions learn late (docs/advice.md).
+rates and large dimensions learn late (docs/advise.md).
 """
 SEEDED = 2
 """Best arms that get further seeds, of which one is recommended."""

@@ -85,7 +85,7 @@ def answer_tables(answer: RaceAnswer) -> list[Table]:
 
 
 def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> dict[str, Any]:
-    """Return the answer as a JSON object; see docs/advice.md.
+    """Return the answer as a JSON object; see docs/advise.md.
 
     Args:
         folder, locations: as for :func:`next_steps`.

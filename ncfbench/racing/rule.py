@@ -3,7 +3,7 @@
 All arms train for the same seconds of training clock before they are judged (a rung), and each rung
 ends at about twice the clock of the one before. An arm leaves because it cannot win
 (:func:`can_win`), or because there is no time for all: each rung keeps about half of the arms, and
-those of :func:`_protected` whatever their order. docs/advice.md says why.
+those of :func:`_protected` whatever their order. docs/advise.md says why.
 
 Assumptions: gains for each doubling of the clock fall, once an arm has begun to learn; an arm that
 lags at its own level does not turn out more than :data:`FASTER` times as fast as the leader from
