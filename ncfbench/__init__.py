@@ -1,8 +1,8 @@
 """Benchmark of mini-batch samplers for two-tower and content-based recommenders.
 
 The functions here are the program's commands as Python functions. Arguments are named as the
-command's flags and mean the same (``ncfbench run --help``); ``settings`` are those of
-``ncfbench settings``, and ``lambda`` is written ``lambda_``. ``say`` receives messages, a line each;
+command's flags and mean the same (``ncfbench run --help``). ``ncfbench settings`` lists what
+``settings`` may hold; ``lambda`` is written ``lambda_``. ``say`` receives messages, a line each;
 ``progress`` shows the work, by default nothing. All raise the exceptions of
 :mod:`ncfbench.errors`: a DataError where a data set is not prepared or a folder cannot be written,
 a UsageError for unknown settings and those that cannot work. ``import ncfbench`` imports neither
