@@ -4,7 +4,7 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
 
     data/citeulike/manifest.json          source, options, statistics, fingerprint
     data/citeulike/3f2a91c0d4e5/          the fingerprint's first digits
-        ...                               see docs/data.md
+        ...                               see data/README.md
         checkpoint-DIGEST/                files of a pretrained model; see assets/
 
 Replacing the manifest is one rename: an interrupted ``prepare`` leaves the previous data set.

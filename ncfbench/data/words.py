@@ -1,4 +1,4 @@
-"""The definition of a word, the same for every data set and every script: see docs/data.md."""
+"""The definition of a word, the same for every data set and every script: see data/README.md."""
 
 from __future__ import annotations
 
