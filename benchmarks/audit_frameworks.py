@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 
 import framework_losses as losses
 
-from ncfbench.linting.findings import KINDS, SEVERITIES, rank, short
+from ncfbench.linting.findings import SEVERITIES, rank, short
 from ncfbench.linting.lint import Lint, lint_loss
 
 FOLDER = Path(__file__).resolve().parent
@@ -109,26 +109,15 @@ def record(entry: Entry, found: Lint) -> dict[str, Any]:
 
 
 def page_part(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the table of the page, the worst finding first, and what its codes mean."""
+    """Return the table of the page, the worst finding first."""
 
     def worst(row: Mapping[str, Any]) -> tuple[int, int]:
         ranks = (rank(finding["code"], finding["severity"]) for finding in row["findings"])
         return min(ranks, default=(len(SEVERITIES), 0))
 
     rows = sorted(records.values(), key=worst)
-    lines = [
-        "| package | loss | findings, worst first | objective |",
-        "|---|---|---|---|",
-        *(f"| {' | '.join(_cells(row))} |" for row in rows),
-        "",
-        "What the codes mean, and what to do:",
-        "",
-    ]
-    shown = {finding["code"] for row in rows for finding in _shown(row)}
-    for code, kind in KINDS.items():
-        if code in shown:
-            lines.append(f"- `{code}`: {kind.what}. {kind.fix}")
-    return "\n".join(lines)
+    head = ["| package | loss | findings, worst first | objective |", "|---|---|---|---|"]
+    return "\n".join([*head, *(f"| {' | '.join(_cells(row))} |" for row in rows)])
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
