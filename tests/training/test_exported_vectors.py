@@ -30,6 +30,7 @@ from ncfbench.training.vectors import Vectors, best_items
 
 PAGE = (Path(__file__).parents[2] / "docs/deploy.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.M | re.S)
+NEW_ITEM = Path(__file__).parents[2] / "examples/new_item_in_pytorch.py"
 PAGES_RUN = re.compile(r"runs/custom-\S+\w")
 USERS, ITEMS = 60, 250
 SMALL = {"dataset": "x", "sampler": "ns", "batch_size": 64, "epochs": 2, "learning_rate": 0.03}
@@ -325,7 +326,7 @@ def test_an_interrupted_run_gives_its_last_checkpoint(exported, tmp_path, monkey
 
 @pytest.fixture
 def programs(exported, monkeypatch):
-    """The page's programs: one exports, the others read by NumPy, FAISS and PyTorch."""
+    """The page's programs: one exports, the others read by NumPy and FAISS."""
     monkeypatch.chdir(exported.home)
     monkeypatch.setenv("NCFBENCH_DATA_DIR", "data")
     here = [(kind, PAGES_RUN.sub(f"runs/{exported.record.name}", text)) for kind, text in BLOCKS]
@@ -335,8 +336,9 @@ def programs(exported, monkeypatch):
     check(invoke(*running, "--print-config"), 0, 'encoder = "bow"')
     check(invoke(*exporting, "--top", "50", "--candidates", "test"), 0, "Written: users")
     found = [text for kind, text in here if kind == "python"]
-    assert len(found) == 4
+    assert len(found) == 3
     return found
+
 
 
 @pytest.mark.parametrize("exported", ["bow"], indirect=True)
@@ -363,7 +365,7 @@ def test_pytorch_repeats_the_items_vectors(exported, programs):
     """From the words of each item, and from none."""
     pytest.importorskip("torch")
     names: dict[str, Any] = {}
-    exec(programs[3], names)
+    exec(NEW_ITEM.read_text("utf-8"), names)
     dataset, (_, vectors) = exported.dataset, exported.vectors("items")
     for item, vector in enumerate(vectors):
         text = " ".join(dataset.vocabulary[token - 1] for token in dataset.texts[item])
