@@ -340,7 +340,6 @@ def programs(exported, monkeypatch):
     return found
 
 
-
 @pytest.mark.parametrize("exported", ["bow"], indirect=True)
 @pytest.mark.parametrize("package", ["numpy", "faiss"])
 def test_the_best_items_are_found(exported, programs, package):
