@@ -8,6 +8,7 @@ from trial import Trial
 from ncfbench.auditing.gradients import flat
 from ncfbench.config import Locations, complete
 from ncfbench.models.dropout import Dropout, rates_of
+from ncfbench.runs.plan import RunPlan
 from ncfbench.sampling import plan_capacity
 from ncfbench.training import run as training
 
@@ -26,7 +27,9 @@ def on_devices(dataset, config):
 
 def train(data_dir, runs_dir, *, progress=None, **more):
     settings = SMALL | {"epochs": 2, "sampler": "strat-ns"} | more
-    return training.run(complete(settings), Locations(data_dir, runs_dir), progress=progress)
+    return training.run(
+        RunPlan.of(complete(settings), Locations(data_dir, runs_dir)), progress=progress
+    )
 
 
 def assert_same_curve(one, other):

@@ -22,6 +22,7 @@ from ncfbench.models.losses import SampledSoftmax
 from ncfbench.reporting.frames import group
 from ncfbench.runs import folder as runs
 from ncfbench.runs.labels import run_command, unusual_label
+from ncfbench.runs.plan import RunPlan
 from ncfbench.sweeps import grid as sweeps
 from ncfbench.sweeps.grid import read_sweep
 from ncfbench.training.run import run
@@ -280,7 +281,7 @@ def test_the_documented_examples_are_right(data_dir, tmp_path, monkeypatch):
         "hidden_units": 6,
         "slack": 0.3,
     }
-    record = run(complete(SMALL | chosen), Locations(data_dir, tmp_path / "runs"))
+    record = run(RunPlan.of(complete(SMALL | chosen), Locations(data_dir, tmp_path / "runs")))
     assert record.curve[-1]["probe_loss"] < record.curve[0]["probe_loss"]
 
 

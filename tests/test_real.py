@@ -8,6 +8,7 @@ from ncfbench.data.options import HOLD_OUTS
 from ncfbench.data.sources import citeulike
 from ncfbench.data.store import prepare_dataset
 from ncfbench.rng import Streams
+from ncfbench.runs.plan import RunPlan
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.contents import batch_counts
 from ncfbench.training import run as training
@@ -59,7 +60,9 @@ def test_distinct_items_of_a_batch(data, sampler, expected):
     ("loss", "least"), [("hinge", 0.40), ("log", 0.40), ("mse", 0.385), ("sg", 0.37)]
 )
 def test_recall_on_cold_articles(data, tmp_path, loss, least):
-    record = training.run(complete({"loss": loss, "epochs": 10}), Locations(data, tmp_path))
+    record = training.run(
+        RunPlan.of(complete({"loss": loss, "epochs": 10}), Locations(data, tmp_path))
+    )
     assert record.summary["test_recall_at_50"] >= least
 
 
@@ -87,7 +90,7 @@ def test_hold_outs_of_movielens(shared_data, tmp_path, kind):
     assert [counts.get(name) for name in names] == expected[kind]
     encoder = "mf" if dataset.ranks_known_items else "bow"
     config = complete({"dataset": "ml", "encoder": encoder, "loss": "softmax", "epochs": 5})
-    summary = training.run(config, Locations(tmp_path, tmp_path / "runs")).summary
+    summary = training.run(RunPlan.of(config, Locations(tmp_path, tmp_path / "runs"))).summary
     recall, chance = (summary[f"test_recall_at_50{end}"] for end in ("", "_chance"))
     assert recall > (5 if encoder == "mf" else 1) * chance
 
@@ -108,6 +111,6 @@ def test_links_of_citeulike(data, shared_data, tmp_path):
     assert counts["users_with_test_links"] == 5551
     assert counts["training_links"] + counts["validation_links"] + counts["test_links"] == 204_986
     config = complete({"dataset": "links", "encoder": "bow", "loss": "softmax", "epochs": 3})
-    summary = training.run(config, Locations(tmp_path, tmp_path / "runs")).summary
+    summary = training.run(RunPlan.of(config, Locations(tmp_path, tmp_path / "runs"))).summary
     assert summary["test_recall_at_50"] > 0.2
     assert summary["test_recall_at_50_new_items"] is not None

@@ -11,6 +11,7 @@ from trained import SMALL
 import ncfbench
 from ncfbench.config import Locations, complete
 from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.plan import RunPlan
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
 from ncfbench.sampling.base import Draw
@@ -18,7 +19,6 @@ from ncfbench.sampling.batch import Batch
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.checkpoint import Checkpoints, Saved
 from ncfbench.training.optimizer import Held
-from ncfbench.training.plan import RunPlan
 from ncfbench.training.state import TrainState
 from ncfbench.training.train import Run, train
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from stopping import StopAt
 
 from ncfbench.config import Locations, complete
+from ncfbench.runs.plan import RunPlan
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
 from ncfbench.training.export import BEST, export_vectors
@@ -41,7 +42,9 @@ class Said(StopAt):
 
 def train(data_dir, runs_dir, *, again=False, progress=None, **more):
     locations = Locations(data_dir, runs_dir)
-    return training.run(complete(SMALL | more), locations, again=again, progress=progress)
+    return training.run(
+        RunPlan.of(complete(SMALL | more), locations), again=again, progress=progress
+    )
 
 
 def recommend(folder, *, data_dir, count=50, said=None):

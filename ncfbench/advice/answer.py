@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ncfbench.advice.arms import RunArm, chance
 from ncfbench.advice.question import Question
 from ncfbench.data import Dataset
 from ncfbench.data.content import Split
@@ -18,7 +18,11 @@ from ncfbench.reporting.frames import Run, grouped
 from ncfbench.runs.convergence import above_chance_at
 from ncfbench.runs.curves import curves_of
 from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.quality import chance
 from ncfbench.statistics.seeds import Curves
+
+if TYPE_CHECKING:  # it imports JAX
+    from ncfbench.advice.arms import RunArm
 
 STAYED = ("recommended", "tied", "lower", "slower", "undecided")
 """Statuses of arms that stayed to the end."""

@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ncfbench.advice.costs import FORECAST, Costs
 from ncfbench.catalog import MAX_SEED
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset
-from ncfbench.data.content import Split
 from ncfbench.errors import DivergedError, first_line
 from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.engine import Arm, Clock, Over, Status
@@ -28,7 +25,7 @@ from ncfbench.runs.convergence import above_chance_at
 from ncfbench.runs.curves import curve_of
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress, describe_quality
-from ncfbench.runs.quality import COMPARED, n_ranked
+from ncfbench.runs.quality import chance
 from ncfbench.training.train import Run
 from ncfbench.training.turns import Turns
 
@@ -282,13 +279,6 @@ class RunArm(Arm):
 
         if self.run is not None:
             self.runs.turns.take(self, in_time)
-
-
-def chance(dataset: Dataset, split: Split) -> float:
-    """Return the expected recall@50 of a random order of the items that are ranked for a split's
-    links, on average over users.
-    """
-    return float(np.mean(np.minimum(COMPARED / n_ranked(dataset, split), 1.0)))
 
 
 class ArmProgress(Progress):

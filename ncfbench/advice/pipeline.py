@@ -8,14 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import jax
-from scipy.linalg import LinAlgError
-
 from ncfbench.advice import summary
 from ncfbench.advice.answer import RaceAnswer, by_validation, make_answer
-from ncfbench.advice.arms import Runs, chance
 from ncfbench.advice.question import METRIC, Question
-from ncfbench.advice.race import Race
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
 from ncfbench.catalog import ENCODERS
@@ -27,15 +22,19 @@ from ncfbench.floors import kept
 from ncfbench.floors.floor import fit_within
 from ncfbench.floors.models import Fitted
 from ncfbench.floors.task import Task
-from ncfbench.models.towers import DeviceContent
 from ncfbench.racing.engine import Clock
 from ncfbench.racing.pipeline import Outcome, first_free, session
 from ncfbench.reporting.floors import floors_of, read_floors
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.quality import CERTAIN, can_rank, most_ranked, require_validation_links
+from ncfbench.runs.quality import (
+    CERTAIN,
+    can_rank,
+    chance,
+    most_ranked,
+    require_validation_links,
+)
 from ncfbench.timing.compile_cache import keep_compiled
-from ncfbench.training.blended import blend_run
-from ncfbench.training.run import FAILURES
+from ncfbench.training.blended import blend_run, failures
 
 FOLDER = "advice"
 """Folder of the races, below the folder of the runs."""
@@ -108,10 +107,10 @@ def answer_question(
     began = now if began is None else began
     reserve = max(RESERVE[0], RESERVE[1] * budget_seconds, now - began)
     clock = Clock(budget_seconds, reserve, began=began)
-    keep_compiled(say)
     dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
     require_recall(question, dataset)
     search = Search(Space.of(dataset, question.fixed, question.tried), question.tried)
+    search.require_rivals()
     first = locations.runs_dir / FOLDER / question.name
     folder = first_free(first, lambda path: any(path.glob("[!.]*")))
     with session(folder, clock, progress) as held:
@@ -125,6 +124,13 @@ def answer_question(
             else:
                 say(f"No blend: to fit {best['floor']} again takes more than its share.")
                 best = None
+        keep_compiled(say)
+        import jax
+
+        from ncfbench.advice.arms import Runs
+        from ncfbench.advice.race import Race
+        from ncfbench.models.towers import DeviceContent
+
         content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
         here = dataclasses.replace(locations, runs_dir=folder)
         runs = Runs(dataset, content, here, question.column, clock, progress, held.interrupted)
@@ -150,9 +156,9 @@ def answer_question(
         fitted: dict[str, tuple[Task, Fitted]] = {}
         for run in answer.best.shown.values() if answer.best and best is not None else ():
             try:
-                metric, data = question.metric.replace("@", "_at_"), locations.data_dir
-                blend_run(run, metric=metric, data_dir=data, fitted=fitted, say=say)
-            except (*FAILURES, LinAlgError) as error:
+                metric = question.metric.replace("@", "_at_")
+                blend_run(run, dataset, metric=metric, fitted=fitted, say=say)
+            except failures() as error:
                 notes.append(f"No blend: {first_line(error)}")
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)

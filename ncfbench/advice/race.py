@@ -102,14 +102,9 @@ class Race(engine.Race[RunArm]):
         Raises:
             KeyboardInterrupt: interrupted.
             NcfbenchError: every arm failed.
-            UsageError: one arm only, or the budget is too small for two and one rung.
+            UsageError: the budget is too small for two arms and one rung.
         """
         choices = self.search.first_field()
-        if len(choices) == 1 and not self.search.neighbours(choices[0].config, ()):
-            raise UsageError(
-                f"There is one arm only, {choices[0].name}: nothing to race. Let more be tried,"
-                " or train it with ncfbench run."
-            )
         self.say(f"Search: begins with {len(choices)} arms; timing the first.")
         self.runs.progress.move(int(self.clock.spent), "timing")
         seconds = min(TIMED_SECONDS, FIRST_SHARE * self.clock.budget_seconds / TURNS)

@@ -82,6 +82,15 @@ class Search:
         field = dict.fromkeys([self.start, *asked, *members])
         return [self._choice(config) for config in field]
 
+    def require_rivals(self) -> None:
+        """Refuse a space of one arm only, by a UsageError."""
+        first, *others = self.first_field()
+        if not others and not self.neighbours(first.config, ()):
+            raise UsageError(
+                f"There is one arm only, {first.name}: nothing to race. Let more be tried, or train"
+                " it with ncfbench run."
+            )
+
     def _portfolio(self) -> Iterator[tuple[str, RunConfig]]:
         """Yield the portfolio without encoders that are not tried; all of it with others, if none
         of its encoders is.

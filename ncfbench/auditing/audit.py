@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ncfbench.auditing import conformance
-from ncfbench.auditing.gradient_audit import GradientAudit, Weighing, weighing
-from ncfbench.auditing.verdict import BLOCKS
+from ncfbench.auditing.verdict import BLOCKS, Weighing, weighing
 from ncfbench.catalog import LOSSES, SAMPLERS, find_loss, find_sampler, serves
 from ncfbench.config import Folder, RunConfig, complete, identity_of
 from ncfbench.data import open_dataset
@@ -18,6 +17,9 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.compile_cache import keep_compiled
+
+MAX_TERMS = 2**34
+"""Pairs of a link and an item that an exact gradient sums: about ten minutes of two cores."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,11 +97,17 @@ def audit_samplers(
     tested = configs
     if besides := tuple(suite):
         tested = configurations(given, samplers, tuple(dict.fromkeys((*losses, *besides))), noises)
-    keep_compiled(say)
     dataset = open_dataset(configs[0].dataset, data_dir=locations.data_dir, say=say)
+    graph, n_items = dataset.graph, len(dataset.graph.items_in_use)
+    if batches and graph.n_links * n_items > MAX_TERMS:
+        raise UsageError(
+            f"An exact gradient is a sum over {graph.n_links:,} x {n_items:,} pairs: too many. Use"
+            " a smaller data set, for example: ncfbench prepare synthetic --users 200 --items 300"
+            " --links 4000."
+        )
     count = len({config.sampler for config in configs})
     progress.say(f"Conformance suite of {count} sampler{'s' if count > 1 else ''}.")
-    results, wrong = _conformance(dataset.graph, tested)
+    results, wrong = _conformance(graph, tested)
     failed = [row for row in results if row["result"] == "fail"]
     for sampler in sorted({row["sampler"] for row in failed}):
         progress.say(f"{sampler} fails the conformance suite.")
@@ -107,6 +115,9 @@ def audit_samplers(
     audited = [config for config in configs if config.sampler not in broken]
     rows = []
     if audited and batches:
+        keep_compiled(say)
+        from ncfbench.auditing.gradient_audit import GradientAudit
+
         audit = GradientAudit(dataset, audited, batches=batches, wrong=wrong, progress=progress)
         rows = audit.rows()
     return Record(rows, results)

@@ -19,7 +19,6 @@ from ncfbench.auditing.gradients import Float64, VectorGradient
 from ncfbench.auditing.user_rows import Ids, UserRows
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.errors import UsageError
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.scores import pair_scores, score_matrix
@@ -27,8 +26,6 @@ from ncfbench.sampling.noise import Noise
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
-MAX_TERMS = 2**34
-"""Pairs of a row and an item that the sum may have: about ten minutes of two cores."""
 BLOCK_TERMS = 2**20
 
 Scored: TypeAlias = tuple[jax.Array, jax.Array]
@@ -44,21 +41,11 @@ class Exact:
 
 
 class ExactObjective:
-    """L for a graph and a loss, as a function of the parameters.
-
-    Raises:
-        UsageError: the sum over all pairs would take too long.
-    """
+    """L for a graph and a loss, as a function of the parameters."""
 
     def __init__(self, graph: BipartiteGraph, config: RunConfig, embedder: Embedder) -> None:
         self.graph, self.config, self.embedder = graph, config, embedder
         self.nodes = graph.items_in_use
-        if graph.n_links * len(self.nodes) > MAX_TERMS:
-            raise UsageError(
-                f"The exact objective of --loss {config.loss} is a sum over {graph.n_links:,} x"
-                f" {len(self.nodes):,} pairs: too many. Use a smaller data set, for example:"
-                " ncfbench prepare synthetic --users 200 --items 300 --links 4000."
-            )
         noise = Noise(graph, config.noise_exponent).probability[self.nodes]
         self.measure = np.ones(len(self.nodes)) if config.family == "listwise" else noise
         self.loss = make_loss(config)

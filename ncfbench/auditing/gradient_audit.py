@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,10 @@ from ncfbench.auditing.verdict import (
     BLOCKS,
     MARGIN,
     Evidence,
+    Weighing,
     batches_needed,
     verdict,
+    weighing,
     worded,
 )
 from ncfbench.catalog import find_loss
@@ -40,14 +42,6 @@ from ncfbench.sampling import make_sampler
 
 SETTINGS = ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask")
 SIZES = ("batch_size", "negatives", "stratum_size", "uniform_items", "seed")
-
-Weighing: TypeAlias = tuple[str, str, str]
-"""Choices that weights depend on: noise distribution, sampler, and the loss's family."""
-
-
-def weighing(config: RunConfig) -> Weighing:
-    """Return what the weights of batches depend on."""
-    return config.noise, config.sampler, config.family
 
 
 @dataclass(frozen=True)

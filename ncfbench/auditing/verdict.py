@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ncfbench.auditing.bias import RESOLUTION, Bias
-from ncfbench.config import MAX_SEED
+from ncfbench.config import MAX_SEED, RunConfig
 
 BLOCKS = 24
 """Independent means that a verdict rests on."""
@@ -18,6 +18,13 @@ AUDIT_SEED = MAX_SEED + 3
 
 Word = Literal["unbiased", "consistent", "biased", "too few batches", "too few negatives"]
 ShownBy = Literal["gradient", "weights", "declared"]
+Weighing: TypeAlias = tuple[str, str, str]
+"""Choices that weights depend on: noise distribution, sampler, and the loss's family."""
+
+
+def weighing(config: RunConfig) -> Weighing:
+    """Return what the weights of batches depend on."""
+    return config.noise, config.sampler, config.family
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from contextlib import suppress
 from dataclasses import MISSING, Field
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +22,8 @@ from ncfbench.settings import setting_of
 
 if TYPE_CHECKING:
     from ncfbench.cli.download import DownloadBar
-    from ncfbench.data.features import Embed
+    from ncfbench.data.features import Float32
+    from ncfbench.data.text import Texts
 
 
 class _SourceGroup(TyperGroup):
@@ -75,7 +76,7 @@ def _command(name: str) -> Any:
             replace=given["force"],
             say=say,
             progress=_download_bar,
-            embed=_embed() if given.get("embed") else None,
+            embed=_embed,
         )
         _show(manifest, source, as_json=given["json_"])
 
@@ -156,10 +157,10 @@ def _show(manifest: dict[str, Any], source: Source, *, as_json: bool) -> None:
     print_views(*label, table, f"Fingerprint {manifest['fingerprint'][:12]}")
 
 
-def _embed() -> Embed:
+def _embed(checkpoint: Path, texts: Texts) -> tuple[Float32, float]:
     from ncfbench.models.embedding import embed_texts
 
-    return partial(embed_texts, progress=progress_bar(quiet=False))
+    return embed_texts(checkpoint, texts, progress=progress_bar(quiet=False))
 
 
 def _download_bar() -> DownloadBar:

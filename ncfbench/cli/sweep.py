@@ -90,8 +90,6 @@ def sweep(
 
 
 def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
-    import jax
-
     from ncfbench.reporting.views.results import SIMULATED_NOTE
     from ncfbench.sweeps.table import cell_rows, cells_table
 
@@ -102,9 +100,12 @@ def _print(done: SweepRun, *, dry_run: bool, json_: bool) -> None:
         named = {"sweep": done.sweep.name, "title": done.sweep.title}
         print_json({**named, "cells": rows, "left_out": left_out})
     else:
-        has_several = any(cell.config.devices > 1 for cell in done.cells)
-        simulated = has_several and jax.default_backend() == "cpu"
-        print_views(cells_table(done.sweep.title, rows), *([SIMULATED_NOTE] if simulated else []))
+        notes = []
+        if any(cell.config.devices > 1 for cell in done.cells):
+            import jax
+
+            notes = [SIMULATED_NOTE] * (jax.default_backend() == "cpu")
+        print_views(cells_table(done.sweep.title, rows), *notes)
         if not (dry_run or failed):
             print_views(
                 f"Records: {shown(runs_dir)}. To compare the cells:"

@@ -14,9 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
 from ncfbench import __version__
 from ncfbench.config import RunConfig
@@ -33,7 +31,10 @@ DETECTED = "auto"
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """All processes that JAX has joined. They must call every method together."""
+    """All processes that JAX has joined. They must call every method together.
+
+    JAX is imported only where there are several.
+    """
 
     index: int
     count: int
@@ -41,6 +42,10 @@ class ProcessGroup:
     @classmethod
     def current(cls) -> ProcessGroup:
         """Return the current JAX process group; a process that joined none is a group of one."""
+        if "jax" not in sys.modules:
+            return cls(0, 1)
+        import jax
+
         return cls(jax.process_index(), jax.process_count())
 
     @property
@@ -52,6 +57,8 @@ class ProcessGroup:
         """Return each flag as true if it is true in at least one process."""
         if self.count == 1:
             return flags
+        from jax.experimental import multihost_utils
+
         return tuple(map(bool, np.any(multihost_utils.process_allgather(np.array(flags)), axis=0)))
 
     def require_alike(self, config: RunConfig, data_fingerprint: str) -> None:
@@ -63,6 +70,8 @@ class ProcessGroup:
         """
         if self.count == 1:
             return
+        from jax.experimental import multihost_utils
+
         text = json.dumps([config.to_dict(), data_fingerprint, __version__], sort_keys=True)
         digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
         digests = np.asarray(multihost_utils.process_allgather(digest))
@@ -81,13 +90,18 @@ class ProcessGroup:
             tree: the arrays; in other processes anything with their shapes and dtypes.
         """
 
+        if self.count == 1:
+            return tree
+        import jax
+        from jax.experimental import multihost_utils
+
         def from_first(array: Any) -> np.ndarray:
             sent = np.atleast_1d(array if self.is_first else np.zeros(array.shape, array.dtype))
             blocks = np.array_split(sent, max(1, min(sent.nbytes // BLOCK_BYTES, len(sent))))
             received = [multihost_utils.broadcast_one_to_all(block) for block in blocks]
             return np.concatenate(received).reshape(array.shape)
 
-        return tree if self.count == 1 else jax.tree.map(from_first, tree)
+        return jax.tree.map(from_first, tree)
 
 
 def join(
@@ -117,6 +131,8 @@ def join(
     if process_id == 0 and coordinator != DETECTED:
         require_free_port(int(port))
     say(f"Waiting for the other processes at {coordinator}.")
+    import jax
+
     # Gloo prints to standard output, where results belong.
     sys.stdout = os.fdopen(os.dup(1), "w", 1, sys.stdout.encoding)
     os.dup2(2, 1)

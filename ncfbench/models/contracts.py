@@ -22,6 +22,7 @@ from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.losses import make_loss
+from ncfbench.runs.plan import require_content
 
 ITEMS, LISTED = 7, 3
 """Items, and negatives of each positive link, in a call."""
@@ -41,27 +42,12 @@ def require_contracts(config: RunConfig, dataset: Dataset) -> None:
     Raises:
         UsageError: the message says what to use instead, or names the plug-in and what it must do.
     """
-    data = DataFacts.of(dataset)
-    _require_content(config, data)
-    for kind in ("encoder", "user_tower"):
-        require = getattr(find(kind, getattr(config, kind)).load(), "require", None)
+    require_content(config, dataset)
+    if config.encoder not in BUILT_IN["encoder"]:
+        require = getattr(find("encoder", config.encoder).load(), "require", None)
         if require is not None:
             require(config, dataset)
-    _require_plugins(config, data, dataset.tokens_IxL.shape[1])
-
-
-def _require_content(config: RunConfig, data: DataFacts) -> None:
-    content = find("encoder", config.encoder).content
-    if "features" in content and not data.item_features:
-        raise UsageError(
-            f"--encoder {config.encoder} reads dense features of items, and {config.dataset} has"
-            " none. Prepare your data with --lsa 300 or --item-features FILE."
-        )
-    if content == ("text",) and not data.words:
-        raise UsageError(
-            f"--encoder {config.encoder} reads texts, and {config.dataset} has none. Use --encoder"
-            " mlp, which reads its dense features."
-        )
+    _require_plugins(config, DataFacts.of(dataset), dataset.tokens_IxL.shape[1])
 
 
 @functools.cache

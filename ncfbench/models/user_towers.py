@@ -7,8 +7,6 @@ import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.data.store import Dataset
-from ncfbench.errors import UsageError
 from ncfbench.models.encoders.mlp import FeatureLayers
 from ncfbench.models.encoders.protocol import DataFacts, embedding
 from ncfbench.models.histories import History
@@ -51,16 +49,6 @@ class UserHistory(nnx.Module):
             if config.own_vector
             else None
         )
-
-    @staticmethod
-    def require(config: RunConfig, dataset: Dataset) -> None:
-        """Refuse a data set without the items' content that the tower reads, by a UsageError."""
-        if config.history_of != "ids" and dataset.item_features is None:
-            raise UsageError(
-                f"history_of = {config.history_of} reads dense features of items, and"
-                f" {config.dataset} has none. Prepare your data with --lsa 300 or --item-features"
-                " FILE, or use --set history_of=ids."
-            )
 
     def __call__(self, rows: jax.Array, history: History) -> jax.Array:
         """Return float32[U, D] of user ids, or of rows in the tables, int32[U]."""

@@ -43,8 +43,6 @@ MOST_PASSES = 4
 """Passes of a round over all programs."""
 ROUND_SECONDS = 60.0
 """A round has fewer passes, one at least, where more would take longer than this."""
-FEWEST_ROUNDS = 3
-"""Fewer show no spread."""
 BATCHES = 4
 """Batches of a size, which take turns."""
 WARM_UP = 4

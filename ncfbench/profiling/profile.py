@@ -14,19 +14,20 @@ from ncfbench.config import Folder, RunConfig, complete, digest_of, identity_of
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets import merge_named
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import DeviceContent
-from ncfbench.profiling import costs, measure
+from ncfbench.profiling import costs
 from ncfbench.profiling.batches import BatchMaker, calibration_points
 from ncfbench.profiling.costs import Counts, Row
 from ncfbench.rng import Streams
 from ncfbench.runs.labels import unusual_settings
+from ncfbench.runs.plan import require_content
 from ncfbench.runs.progress import Progress
-from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.sampling import Sampler, make_sampler, plan_capacity
 from ncfbench.timing import environment
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
-from ncfbench.training.loop import timed_loops
-from ncfbench.training.step import Trainer
+
+FEWEST_ROUNDS = 3
+"""Fewer show no spread."""
 
 
 @dataclass(frozen=True)
@@ -68,30 +69,37 @@ def profile(
     flags = settings | {"data_dir": data_dir}
     given, locations = merge_named(say, flags, chosen={"sampler": samplers})
     configs = configurations(given, samplers)
-    if rounds < measure.FEWEST_ROUNDS or not configs:
+    if rounds < FEWEST_ROUNDS or not configs:
         raise UsageError(
-            f"A profile needs one sampler or more, and {measure.FEWEST_ROUNDS} rounds or more."
+            f"A profile needs one sampler or more, and {FEWEST_ROUNDS} rounds or more."
         )
     example = next(iter(configs.values()))
-    keep_compiled(say)
     if refused := [name for name in samplers if name not in configs]:
         say(f"Left out, as the loss refuses them: {', '.join(refused)}.")
     dataset = open_dataset(example.dataset, data_dir=locations.data_dir, say=say)
-    return _profile(dataset, configs, rounds, progress or Progress())
+    require_content(example, dataset)
+    made = {
+        name: make_sampler(dataset.graph, config, Streams(config.seed))
+        for name, config in configs.items()
+    }
+    keep_compiled(say)
+    return _profile(dataset, made, rounds, progress or Progress())
 
 
 def _profile(
-    dataset: Dataset, configs: Mapping[str, RunConfig], n_rounds: int, progress: Progress
+    dataset: Dataset, samplers: Mapping[str, Sampler], n_rounds: int, progress: Progress
 ) -> Record:
+    from ncfbench.models.towers import DeviceContent
+    from ncfbench.profiling import measure
+    from ncfbench.training.loop import timed_loops
+    from ncfbench.training.step import Trainer
+
+    configs = {name: sampler.config for name, sampler in samplers.items()}
     example = next(iter(configs.values()))
     other_programs = OtherPrograms()
     content = DeviceContent.of(dataset, configs.values())
     described = environment.describe()
     progress.say(f"Compiling the steps of {len(configs)} samplers.")
-    samplers = {
-        name: make_sampler(dataset.graph, config, Streams(config.seed))
-        for name, config in configs.items()
-    }
     batches = {
         name: next(sampler.batches(0, plan_capacity(dataset.graph, sampler.config)))
         for name, sampler in samplers.items()

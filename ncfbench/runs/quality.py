@@ -236,6 +236,15 @@ def can_rank(encoder: str, dataset: Dataset) -> bool:
     return dataset.ranks_known_items or find_encoder(encoder).scores_cold_items
 
 
+def describe_unranked(encoder: str, dataset: Dataset) -> str | None:
+    """Return why an encoder has no recall on a data set's test items; None where it has."""
+    if not can_rank(encoder, dataset):
+        return f"{encoder} learns a vector for each item, and held-out items have none"
+    if len(dataset.links("test")[0]):
+        return None
+    return f"no user has a held-out test {'link' if dataset.ranks_known_items else 'item'}"
+
+
 def require_validation_links(dataset: Dataset, flag: str) -> None:
     """Refuse data without validation links, by whose recall a flag chooses, by a DataError."""
     if not dataset.holds_out("validation"):
@@ -286,3 +295,10 @@ def comparable(evaluations: Sequence[Evaluation]) -> bool:
     """
     sizes = {(len(one.user_recalls), len(one.item_shares)) for one in evaluations}
     return len(sizes) <= 1
+
+
+def chance(dataset: Dataset, split: Split) -> float:
+    """Return the expected recall@50 of a random order of the items that are ranked for a split's
+    links, on average over users.
+    """
+    return float(np.mean(np.minimum(COMPARED / n_ranked(dataset, split), 1.0)))

@@ -60,6 +60,14 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise DataError(f"Cannot write {path}: {reason(error)}. {advice}") from error
 
 
+def require_writable(folder: Path) -> None:
+    """Refuse a folder in which no file can be made, made or not, by a DataError; leave nothing."""
+    with storage_errors(folder):
+        present = next(path for path in (folder, *folder.parents) if path.exists())
+        with tempfile.TemporaryFile(dir=present):
+            pass
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     """Turn whatever a missing or damaged file raises into a DataError."""

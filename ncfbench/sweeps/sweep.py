@@ -2,7 +2,7 @@
 
 The cells of a group take turns, one epoch each, so that a disturbance of the machine meets all of
 them. All cells of a group are open at once, with their states on the device. A cell that fails or
-diverges leaves its group, and the others continue.
+diverges leaves its group, and the others continue. JAX is imported when a cell is to be trained.
 """
 
 from __future__ import annotations
@@ -14,13 +14,10 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-import jax
-
 from ncfbench.config import Folder, Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.distributed import simulate
 from ncfbench.errors import DataError, DivergedError, UsageError
-from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.runs import signals
 from ncfbench.sampling import make_sampler
@@ -29,8 +26,6 @@ from ncfbench.sweeps.grid import Cell, Sweep, expand, group_cells, read_sweep, w
 from ncfbench.sweeps.progress import SweepProgress
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.timing.contention import OtherPrograms
-from ncfbench.training.train import train_epoch
-from ncfbench.training.turns import Turns
 
 STOPPING = (
     "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last"
@@ -155,7 +150,6 @@ def run_sweep(
             )
         run.chosen = [run.cells[cell]]
     simulate(max(chosen.config.devices for chosen in run.chosen))
-    keep_compiled(tell)
     if not dry_run:
         programs.warn(tell)
         train_cells(run.chosen, run.datasets, locations, progress(), is_alone=cell is None)
@@ -210,6 +204,13 @@ def _train_group(
     def fail(cell: Cell, error: BaseException) -> None:
         cell.fail(error)
         progress.finish(cell)
+
+    keep_compiled(progress.say)
+    import jax
+
+    from ncfbench.models.towers import DeviceContent
+    from ncfbench.training.train import train_epoch
+    from ncfbench.training.turns import Turns
 
     content = jax.block_until_ready(DeviceContent.of(dataset, [cell.config for cell in cells]))
     with Turns(dataset, content, locations, interrupted, fail) as turns:

@@ -1,4 +1,7 @@
-"""A finished run blended with a floor of its data, kept in the run's folder."""
+"""A finished run blended with a floor of its data, kept in the run's folder.
+
+JAX is imported when a blend is to be made.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
 from ncfbench.blending import blend
-from ncfbench.config import Folder, Locations
+from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.floors import kept
 from ncfbench.floors.floor import refit
@@ -17,20 +21,26 @@ from ncfbench.floors.models import Fitted
 from ncfbench.floors.task import BLOCK_SCORES, HeldOut, Task, columns_of_split
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage.schemas import BLEND
-from ncfbench.training.evaluation import BLOCK_USERS, scores_of
-from ncfbench.training.trained import open_data, restore_trained
+from ncfbench.training.trained import restore_trained
 
 METRIC = "recall_at_50"
 LONG_FIT = 60.0
 """Seconds of a fit that is repeated without being asked for, whatever the training took."""
 
 
+def failures() -> tuple[type[BaseException], ...]:
+    """Return the failures of a blend that leave its run whole."""
+    from ncfbench.training.turns import FAILURES
+
+    return (*FAILURES, LinAlgError)
+
+
 def blend_run(
     record: RunRecord,
+    dataset: Dataset,
     *,
     floor: str | None = None,
     metric: str | None = METRIC,
-    data_dir: Folder = None,
     fitted: dict[str, tuple[Task, Fitted]] | None = None,
     replaces: bool = True,
     say: Callable[[str], None] = lambda text: None,
@@ -39,6 +49,7 @@ def blend_run(
     :data:`ncfbench.storage.schemas.BLEND` in its folder.
 
     Args:
+        dataset: that of the run, in its folder.
         floor: by default that with the most recall of validation links.
         metric: of validation links, which chooses the weight; None takes a kept blend by any
             metric, and else chooses by :data:`METRIC`.
@@ -51,11 +62,11 @@ def blend_run(
         training and than a minute, or there are no validation links.
 
     Raises:
-        DataError: the data set is not that of the run, or the run has no checkpoint any more.
+        DataError: the run has no checkpoint any more.
         UsageError: the run diverged.
     """
-    folder = Locations.of(data_dir).data_dir / record.config.dataset
-    row = kept.best(kept.read(folder, record.data_fingerprint), floor)
+    assert dataset.folder is not None, "floors are kept beside it"
+    row = kept.best(kept.read(dataset.folder.parent, dataset.fingerprint), floor)
     if row is None or record.reported_iteration is None or record.summary["recall_reason"]:
         return None
     present = record.blend
@@ -67,9 +78,10 @@ def blend_run(
     fit_seconds = row["content_seconds"] + row["fit_seconds"]
     if floor is None and fit_seconds > max(LONG_FIT, record.summary["train_seconds"]):
         return None
-    dataset = open_data(record, data_dir, say)
     if not len(dataset.links("validation")[0]):
         return None
+    from ncfbench.training.evaluation import BLOCK_USERS, scores_of
+
     begin, metric = time.perf_counter(), metric or METRIC
     embedder, reported = restore_trained(record, dataset, say)
     parameters, is_new = reported.parameters, dataset.graph.item_degrees == 0

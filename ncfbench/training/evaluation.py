@@ -16,7 +16,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.floors.task import HeldOut, Task
 from ncfbench.models.scores import score_matrix
 from ncfbench.models.towers import DeviceContent
-from ncfbench.runs.quality import CERTAIN, COMPARED, Evaluation, can_rank
+from ncfbench.runs.quality import CERTAIN, COMPARED, Evaluation, can_rank, describe_unranked
 from ncfbench.runs.ranks import Scores
 from ncfbench.storage.schemas import EVALUATED
 from ncfbench.training.inference import Embedder
@@ -99,15 +99,6 @@ class Evaluators:
                 )
         by_chance = f"By chance recall@{COMPARED} is {' and '.join(chances)}."
         return [by_chance, *notes] if chances else []
-
-
-def describe_unranked(encoder: str, dataset: Dataset) -> str | None:
-    """Return why an encoder has no recall on a data set's test items; None where it has."""
-    if not can_rank(encoder, dataset):
-        return f"{encoder} learns a vector for each item, and held-out items have none"
-    if len(dataset.links("test")[0]):
-        return None
-    return f"no user has a held-out test {'link' if dataset.ranks_known_items else 'item'}"
 
 
 def scores_of(users_UxD: jax.Array, items_VxD: jax.Array, size: int = BLOCK_USERS) -> Scores:

@@ -12,9 +12,8 @@ import time
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 import pyarrow as pa
 
@@ -27,7 +26,6 @@ from ncfbench.data.features import Float32
 from ncfbench.data.text import Int32
 from ncfbench.errors import DataError, DivergedError, UsageError, either
 from ncfbench.floors import kept
-from ncfbench.models.tables import names_of
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
@@ -35,9 +33,11 @@ from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
 from ncfbench.training import vectors
 from ncfbench.training.blended import blend_run
-from ncfbench.training.state import Parameters
 from ncfbench.training.trained import describe_parameters, open_data, read_trained
 from ncfbench.training.vectors import Vectors, best_items, ranked_items
+
+if TYPE_CHECKING:  # it imports JAX
+    from ncfbench.training.state import Parameters
 
 META, TOWERS, BEST = "meta.json", "towers.safetensors", "recommendations.parquet"
 FILES = ("users.npy", "users.parquet", "items.npy", "items.parquet", TOWERS, META, BEST)
@@ -179,9 +179,9 @@ def _find_floor(
         return row, 0.0
     blended = blend_run(
         record,
+        dataset,
         floor=name,
         metric=None,
-        data_dir=locations.data_dir,
         replaces=False,
         say=progress.say,
     )
@@ -280,7 +280,10 @@ def _write_side(path: Path, columns: Mapping[str, pa.Array], vectors: Float32) -
 
 
 def _write_parameters(path: Path, parameters: Parameters, about: Mapping[str, Any]) -> None:
+    import jax
     from safetensors.numpy import save
+
+    from ncfbench.models.tables import names_of
 
     arrays = {
         ".".join(names_of(key)): np.require(leaf, requirements="C")

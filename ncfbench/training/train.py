@@ -18,6 +18,7 @@ from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DivergedError, Interrupted
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.folder import held
+from ncfbench.runs.plan import RunPlan
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.recorder import Recorder
@@ -29,8 +30,8 @@ from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.checkpoint import Best, Checkpoints
 from ncfbench.training.evaluation import Evaluators
+from ncfbench.training.limits import layout_for
 from ncfbench.training.loop import TimedLoop
-from ncfbench.training.plan import RunPlan
 from ncfbench.training.state import Parameters, TrainState, copy_state
 from ncfbench.training.step import Trainer
 
@@ -92,7 +93,8 @@ class Run:
 
     Raises:
         DataError: a folder cannot be written, or its records are damaged.
-        UsageError: another process holds the folder.
+        UsageError: see :func:`ncfbench.training.limits.layout_for`; or another process holds the
+            folder.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class Run:
         self._times_steps = True
         self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
         with ExitStack() as stack, ledger.line("initialising"):
-            folder = None
+            self._layout, folder = layout_for(plan.config, plan.dataset), None
             if self._group.is_first:
                 given = plan.locations.runs_dir, plan.config, plan.dataset
                 folder = stack.enter_context(held(*given, again=again))
@@ -139,7 +141,7 @@ class Run:
         if content is None:
             with self.ledger.line("transfer"):
                 content = jax.block_until_ready(DeviceContent.of(plan.dataset, [plan.config]))
-        parts = plan.config, plan.dataset, plan.layout
+        parts = plan.config, plan.dataset, self._layout
         self._checkpoints = None if folder is None else Checkpoints(folder / "checkpoints", say)
         is_begun = self._checkpoints is not None and bool(self._checkpoints.iterations())
         (is_begun,) = self._group.any(is_begun)
@@ -158,7 +160,7 @@ class Run:
         start = int(state.iteration)
         self._epoch_was_cut = start > 0 and not self._schedule.ends_epoch(start)
         """True if an interruption cut the current epoch: its times do not count."""
-        self._environment = environment.describe(plan.layout.describe()) | {
+        self._environment = environment.describe(self._layout.describe()) | {
             "updated_by_row": ["/".join(name) for name in self._trainer.optimizer.tables],
             "interleaved": [*self._turns, turns],
         }
@@ -432,7 +434,7 @@ class Run:
         """
         shapes = self._trainer.shapes
         # Several devices get copies of what is read, one of them the arrays themselves.
-        put = jnp.array if self.plan.layout.size == 1 else np.asarray
+        put = jnp.array if self._layout.size == 1 else np.asarray
         saved = self._checkpoints.restore(shapes, put) if self._checkpoints else None
         (is_there,) = self._group.any(saved is not None)
         if not is_there:

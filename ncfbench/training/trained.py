@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ncfbench.config import Folder, Locations
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.errors import DataError, UsageError, nearest
-from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing.compile_cache import keep_compiled
-from ncfbench.training.checkpoint import Best, Checkpoints
-from ncfbench.training.inference import Embedder
-from ncfbench.training.step import Trainer
+
+if TYPE_CHECKING:  # they import JAX
+    from ncfbench.training.checkpoint import Best
+    from ncfbench.training.inference import Embedder
 
 OPEN = ("finished", "interrupted")
 """Statuses of runs whose last checkpoint is that of their records."""
@@ -77,6 +78,10 @@ def restore_trained(
         DataError: the checkpoint is gone or damaged, or keeps parameters of another epoch.
     """
     keep_compiled(say)
+    from ncfbench.models.towers import DeviceContent
+    from ncfbench.training.checkpoint import Best, Checkpoints
+    from ncfbench.training.step import Trainer
+
     one_device = record.config.on_one_device()  # a checkpoint knows nothing of devices
     trainer = Trainer.without_state(one_device, dataset)
     saved = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)

@@ -8,17 +8,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, Self, TypeVar
 
+import jax
+
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset
-from ncfbench.errors import Interrupted
+from ncfbench.errors import Interrupted, NcfbenchError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.runs.plan import RunPlan
 from ncfbench.runs.progress import Progress
 from ncfbench.timing.ledger import Ledger
-from ncfbench.training.plan import RunPlan
-from ncfbench.training.run import FAILURES
 from ncfbench.training.train import Run
 
 Key = TypeVar("Key")
+FAILURES = (NcfbenchError, MemoryError, OSError, jax.errors.JaxRuntimeError)
+"""Failures of one run that leave the others whole: out of memory, a full disk, a held folder."""
 
 
 class Turns(Generic[Key]):

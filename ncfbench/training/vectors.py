@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ncfbench.blending.blend import LeftOut, scale
@@ -21,15 +19,17 @@ from ncfbench.floors.floor import refit
 from ncfbench.floors.kept import Row, key_of
 from ncfbench.floors.models import Fitted
 from ncfbench.floors.task import HeldOut
-from ncfbench.runs.folder import RunRecord, path_of
+from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.plan import RunPlan
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank
 from ncfbench.runs.ranks import by_user
 from ncfbench.runs.schedule import Schedule
-from ncfbench.training.evaluation import BLOCK_SCORES, scores_of
 from ncfbench.training.run import run
-from ncfbench.training.state import Parameters
 from ncfbench.training.trained import restore_trained
+
+if TYPE_CHECKING:  # it imports JAX
+    from ncfbench.training.state import Parameters
 
 RANKS = (128, 256, 512, 1024)
 """Ranks of a floor's vectors that are tried, the smallest first."""
@@ -137,10 +137,10 @@ def trained_on_all(record: RunRecord, dataset: Dataset, progress: Progress) -> R
     epochs = max(round(record.summary["reported_epoch"] or record.summary["epochs"]), 1)
     config = replace(record.config.on_one_device(), epochs=epochs)
     there = Locations(record.folder.parent, record.folder / ALL_LINKS)
-    folder = path_of(there.runs_dir, config, dataset.fingerprint)
+    plan = RunPlan.of(config, there, dataset=dataset)
     progress.say(f"Training on all {dataset.graph.n_links:,} links: {epochs} epochs.")
-    is_lost = not (folder / "checkpoints").exists()
-    trained = run(config, there, again=is_lost, progress=progress, all_links=dataset)
+    is_lost = not (plan.folder / "checkpoints").exists()
+    trained = run(plan, again=is_lost, progress=progress, on_all_links=True)
     assert trained is not None, "one process trains"
     return trained
 
@@ -177,6 +177,11 @@ def best_items(
         Users int32[n], scores float32[n, M] and the indices of the items int32[n, M], the best
         first.
     """
+    import jax
+    import jax.numpy as jnp
+
+    from ncfbench.training.evaluation import BLOCK_SCORES, scores_of
+
     size = int(np.clip(BLOCK_SCORES // len(items_VxD), 1, len(users)))
     scores = scores_of(jnp.asarray(users_UxD), jnp.asarray(items_VxD), size)
     for start in range(0, len(users), size):

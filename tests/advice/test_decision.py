@@ -6,8 +6,8 @@ import pytest
 from race_records import answered, entered, written
 
 from ncfbench.advice import summary
-from ncfbench.advice.arms import chance
 from ncfbench.cli.output import json_text
+from ncfbench.runs.quality import chance
 from ncfbench.storage import tables
 
 

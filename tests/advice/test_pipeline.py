@@ -18,6 +18,7 @@ from ncfbench.config import Locations
 from ncfbench.errors import DataError, UsageError
 from ncfbench.racing import pipeline as races
 from ncfbench.runs import folder as runs
+from ncfbench.runs.plan import RunPlan
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import contention
 from ncfbench.training import run as training
@@ -106,7 +107,7 @@ def test_an_interrupted_race_answers(data_dir, tmp_path):
     begun = next(one for one in runs.read_all(cut.folder)[0] if one.summary["iterations"])
     assert begun.summary["status"] == "interrupted"
     before = (cut.folder / "answer.json").read_bytes()
-    more = training.run(begun.config, Locations(data_dir, cut.folder))
+    more = training.run(RunPlan.of(begun.config, Locations(data_dir, cut.folder)))
     assert more.summary["iterations"] > begun.summary["iterations"]
     assert (cut.folder / "answer.json").read_bytes() == before
 

@@ -10,6 +10,7 @@ import pytest
 from flax import nnx
 from trial import AUDITED, Trial
 
+from ncfbench.auditing.audit import audit_samplers
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.auditing.gradients import Pullback, flat
 from ncfbench.catalog import SAMPLERS
@@ -84,10 +85,12 @@ def test_exact_objective_and_gradient(tiny, warm, monkeypatch, loss, noise, mask
     assert_exact(tiny, config, warm(loss))
 
 
-def test_too_many_pairs_are_refused(tiny, warm, monkeypatch):
-    monkeypatch.setattr("ncfbench.auditing.exact.MAX_TERMS", 1000)
-    with pytest.raises(UsageError, match="too many"):
-        ExactObjective(tiny.graph, warm("sg").trainer.config, warm("sg").embedder)
+def test_too_many_pairs_are_refused(tiny, data_dir, monkeypatch):
+    """Before anything is audited; the suite alone has no sum over pairs."""
+    monkeypatch.setattr("ncfbench.auditing.audit.MAX_TERMS", 1000)
+    monkeypatch.setattr("ncfbench.auditing.audit.conformance.conformance", pytest.fail)
+    with pytest.raises(UsageError, match=f"{tiny.graph.n_links:,} x .* pairs: too many"):
+        audit_samplers(dataset="tiny", data_dir=data_dir, say=print)
 
 
 @pytest.mark.long_cases(r"(?!ns-sg|strat-ns-softmax)")

@@ -141,11 +141,11 @@ def test_the_command_says_what_both_reach(trained, tmp_path):
 
 def test_a_blend_of_other_parameters_is_made_again(trained, tmp_path):
     """As where an interrupted run was blended, and trained on."""
-    record, _, home = trained
+    record, dataset, home = trained
     row = record.blend
     blend.write(record.folder, row | {"iteration": row["iteration"] - 1, "weight": 0.123})
     assert "Both together" not in invoke("report", home / "runs", "--data-dir", home).stdout
-    found = blend_run(record, data_dir=home)
+    found = blend_run(record, dataset)
     assert {**found, "seconds": 0} == {**row, "seconds": 0}
     blend.write(record.folder, row)
 
@@ -157,9 +157,9 @@ def test_a_blend_is_that_of_its_floors_columns(trained):
     rows = read_floors(home / "tiny", dataset.fingerprint)
     (ridge,) = (each for each in rows if each["floor"] == "ridge")
     narrow = ridge | {"settings": json.dumps({"columns": 64})}
-    whole = blend_run(record, floor="ridge", data_dir=home, replaces=False)
+    whole = blend_run(record, dataset, floor="ridge", replaces=False)
     tables.write_rows(path, [narrow], schemas.FLOOR)
-    found = blend_run(record, floor="ridge", data_dir=home)
+    found = blend_run(record, dataset, floor="ridge")
     assert found["floor"] == "ridge of 64 columns" != whole["floor"] == "ridge"
     assert found["heights"] != whole["heights"]
     assert blend_of([record], floors_of([narrow])).reported.recall == found[RECALL]

@@ -34,11 +34,12 @@ class Asked:
     def __init__(self, monkeypatch):
         self.runs: list[RunConfig] = []
         self.questions: list[Question] = []
-        monkeypatch.setattr("ncfbench.training.run.run", self._run)
+        monkeypatch.setattr("ncfbench.runs.plan.RunPlan.of", self._plan)
         monkeypatch.setattr("ncfbench.advice.pipeline.answer_question", self._advise)
 
-    def _run(self, settings, *_, **__):
+    def _plan(self, settings, *_, **__):
         self.runs.append(settings)
+        raise typer.Exit
 
     def _advise(self, question, *_, **__):
         self.questions.append(question)
@@ -120,7 +121,7 @@ def test_an_interrupt_names_the_command_that_continues(monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ncfbench.training.run.run", interrupted)
+        patch.setattr("ncfbench.runs.plan.RunPlan.of", interrupted)
         done = invoke("run", "--sampler", "ns", "--again")
     assert done.exit_code == 130
     assert "To continue from the last checkpoint" in done.output

@@ -21,7 +21,12 @@ from ncfbench import data
 from ncfbench.config import Locations, complete
 from ncfbench.data import store
 from ncfbench.data.assets import name_files
-from ncfbench.data.assets.checkpoint import keep_checkpoint, kept_path, read_verified
+from ncfbench.data.assets.checkpoint import (
+    keep_checkpoint,
+    kept_path,
+    read_verified,
+    require_checkpoint,
+)
 from ncfbench.data.assets.pieces import Pieces, tokenizer_digest
 from ncfbench.data.sources.custom import Options
 from ncfbench.errors import DataError, UsageError
@@ -29,6 +34,7 @@ from ncfbench.models.encoders import bert, packing
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
+from ncfbench.runs.plan import RunPlan
 from ncfbench.sampling import batches
 from ncfbench.sweeps.grid import Sweep, with_named_files
 from ncfbench.training import run as training
@@ -153,7 +159,7 @@ def test_fine_tuning_lowers_the_loss(home, checkpoint, tmp_path):
     locations = Locations(home / "data", tmp_path)
     more = {"epochs": 4, "checkpoint": checkpoint, "pretrained_learning_rate": 0.01}
     more |= {"learning_rate": 0.03, "item_dropout": 0.0}
-    record = training.run(complete(SMALL | more), locations)
+    record = training.run(RunPlan.of(complete(SMALL | more), locations))
     losses = [row["probe_loss"] for row in record.curve]
     assert losses[-1] < losses[0]
     assert len(losses) == 5, "it is probed once an epoch"
@@ -214,7 +220,7 @@ def test_what_does_not_fit_is_refused(home, pieces, checkpoint, tiny, tmp_path):
         texts=replace(pieces.texts, lengths=np.full_like(pieces.texts.lengths, POSITIONS + 1)),
     )
     with pytest.raises(UsageError, match="texts of 25 pieces"):
-        bert.Bert.require(complete(SMALL | {"checkpoint": checkpoint}), long)
+        require_checkpoint(complete(SMALL | {"checkpoint": checkpoint}), long)
 
 
 CONFIG, POOLING, MODULES = "config.json", "1_Pooling/config.json", "modules.json"
@@ -290,7 +296,7 @@ def test_a_damaged_copy_is_repaired(home, checkpoint, tmp_path):
         with pytest.raises(
             DataError, match=r"safetensors.*\. Give its folder again, with --set check"
         ):
-            training.run(config, Locations(tmp_path / "data", tmp_path / "runs"))
+            training.run(RunPlan.of(config, Locations(tmp_path / "data", tmp_path / "runs")))
         assert not (tmp_path / "runs").exists()
         given = name_files(SMALL | {"checkpoint": str(home / "model")}, tmp_path / "data", print)
         assert given["checkpoint"] == checkpoint

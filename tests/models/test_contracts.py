@@ -8,6 +8,7 @@ from ncfbench.errors import UsageError
 from ncfbench.models import contracts
 from ncfbench.models.contracts import require_contracts
 from ncfbench.models.encoders.protocol import DataFacts
+from ncfbench.runs.plan import RunPlan
 from ncfbench.training.run import run
 
 MODULE = """
@@ -166,5 +167,5 @@ def test_built_in_classes_keep_the_contracts(tiny, choices, monkeypatch):
 
 def test_no_folder_is_made(data_dir, tmp_path):
     with pytest.raises(UsageError, match="shaped:Wide returns"):
-        run(complete(settings(encoder="Wide")), Locations(data_dir, tmp_path / "runs"))
+        run(RunPlan.of(complete(settings(encoder="Wide")), Locations(data_dir, tmp_path / "runs")))
     assert not (tmp_path / "runs").exists()

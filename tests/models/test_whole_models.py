@@ -18,6 +18,7 @@ from ncfbench.advice.space import Space
 from ncfbench.catalog import find_encoder
 from ncfbench.config import Locations, complete
 from ncfbench.data.assets.checkpoint import kept_path
+from ncfbench.runs.plan import RunPlan
 from ncfbench.storage import schemas, tables
 from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Checkpoints
@@ -72,11 +73,11 @@ def test_the_audit_has_the_gradient_of_the_step(featured, encoder):
 def test_an_interrupted_run_ends_the_same(featured, featured_dir, tmp_path, encoder):
     """Bit for bit; and it recommends what its own vectors score highest, if it has some."""
     config = model(encoder, epochs=1)
-    whole = training.run(config, Locations(featured_dir, tmp_path / "whole"))
+    whole = training.run(RunPlan.of(config, Locations(featured_dir, tmp_path / "whole")))
     cut = Locations(featured_dir, tmp_path / "cut")
     with pytest.raises(KeyboardInterrupt):
-        training.run(config, cut, progress=StopAt(5))
-    record = training.run(config, cut)
+        training.run(RunPlan.of(config, cut), progress=StopAt(5))
+    record = training.run(RunPlan.of(config, cut))
     for row, expected in zip(record.curve, whole.curve, strict=True):
         assert row | {"train_seconds": 0} == expected | {"train_seconds": 0}
     assert len(record.curve) == (2 if encoder == "bert" else 5)

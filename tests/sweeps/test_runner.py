@@ -14,6 +14,7 @@ from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.reporting import frames
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.runs import folder as runs
+from ncfbench.runs.plan import RunPlan
 from ncfbench.storage import locks
 from ncfbench.sweeps.grid import Cell
 from ncfbench.sweeps.sweep import exit_code, read_cells
@@ -46,7 +47,7 @@ def test_a_group_takes_turns_epoch_by_epoch(trained):
 
 def test_a_cell_equals_its_run_alone(tiny, data_dir, tmp_path, whole):
     (config,) = cells_of(["strat-ns"])
-    alone = training.run(config, Locations(data_dir, tmp_path))
+    alone = training.run(RunPlan.of(config, Locations(data_dir, tmp_path)))
     assert_same(whole[config.sampler], alone, tiny)
 
 
@@ -87,7 +88,7 @@ def test_only_runs_always_in_turn_are_marked(tiny, data_dir, tmp_path):
     alone, always, once = (Locations(data_dir, tmp_path / name) for name in "abc")
     arms = cells_of(["iid", "ns", "strat-ns"], loss="sg")
     for each in arms[:2]:
-        training.run(each, alone)
+        training.run(RunPlan.of(each, alone))
     sweep(arms, tiny, alone)
     assert are_interleaved(alone.runs_dir) == [False] * 3
     for locations in (always, once):
@@ -95,7 +96,7 @@ def test_only_runs_always_in_turn_are_marked(tiny, data_dir, tmp_path):
             sweep(arms, tiny, locations, Noted("ns", 20, interrupt))
     sweep(arms, tiny, always)
     assert are_interleaved(always.runs_dir) == [True] * 3
-    training.run(arms[1], once)
+    training.run(RunPlan.of(arms[1], once))
     sweep(arms, tiny, once)
     assert are_interleaved(once.runs_dir) == [True, False, True]
 

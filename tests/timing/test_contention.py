@@ -10,6 +10,7 @@ import pytest
 from trained import Said
 
 from ncfbench.config import Locations, complete
+from ncfbench.runs.plan import RunPlan
 from ncfbench.timing import contention
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.training import run as training
@@ -74,7 +75,9 @@ def test_a_run_warns_and_records(data_dir, tmp_path, monkeypatch):
     said = Said()
     small = {"dataset": "tiny", "encoder": "mf", "batch_size": 64, "epochs": 1, "dimension": 8}
     for _ in range(2):
-        record = training.run(complete(small), Locations(data_dir, tmp_path), progress=said)
+        record = training.run(
+            RunPlan.of(complete(small), Locations(data_dir, tmp_path)), progress=said
+        )
     assert record.environment["other_programs_cores"] == 64
     del said.texts[0]  # nothing can be ranked
     assert [text.split(" of ")[0] for text in said.texts[:2]] == [

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from trained import skippable_clock
 
 from ncfbench.config import Locations, complete
+from ncfbench.runs.plan import RunPlan
 from ncfbench.runs.recorder import Recorder
 from ncfbench.sampling.shared import NegativeSharingSampler
 from ncfbench.timing.ledger import LINES, Ledger
@@ -100,8 +101,10 @@ DELAY = 1000.0
 """Seconds planted in each batch or step, probe or evaluation, by the clock."""
 
 
-def train(data_dir, runs_dir, **more):
-    return training.run(complete(SETTINGS | more), Locations(data_dir, runs_dir))
+def train(data_dir, runs_dir):
+    ledger = Ledger()
+    plan = RunPlan.of(complete(SETTINGS), Locations(data_dir, runs_dir), ledger=ledger)
+    return training.run(plan, ledger=ledger)
 
 
 def lines(record):
@@ -111,7 +114,7 @@ def lines(record):
 @pytest.fixture(scope="module")
 def plain(data_dir, tmp_path_factory):
     """A run as it is, and the seconds until its records were written."""
-    config, read, ends = complete(SETTINGS), Recorder.read, []
+    read, ends = Recorder.read, []
 
     def noted(recorder):
         ends.append(time.perf_counter())
@@ -120,7 +123,7 @@ def plain(data_dir, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Recorder, "read", noted)
         begin = time.perf_counter()
-        record = training.run(config, Locations(data_dir, tmp_path_factory.mktemp("plain")))
+        record = train(data_dir, tmp_path_factory.mktemp("plain"))
     return record, ends[0] - begin
 
 

@@ -22,8 +22,9 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.plan import RunPlan
 from ncfbench.storage import schemas, tables
-from ncfbench.training import export, inference, trained, vectors
+from ncfbench.training import evaluation, export, inference, trained
 from ncfbench.training import run as training
 from ncfbench.training.export import BEST, FILES, require_items, write_recommendations
 from ncfbench.training.vectors import Vectors, best_items
@@ -79,7 +80,7 @@ def shop(home, hold_out):
 
 
 def train(home, **more):
-    return training.run(complete(SMALL | more), Locations(home / "data", home / "runs"))
+    return training.run(RunPlan.of(complete(SMALL | more), Locations(home / "data", home / "runs")))
 
 
 @pytest.fixture(
@@ -157,7 +158,7 @@ def test_lists_have_the_best_of_all_candidates(exported):
 
 def test_blocks_of_users_change_no_list(exported, tmp_path, monkeypatch):
     """Blocks of 16 users, the last of which is partly padding; the run's files stay as they are."""
-    monkeypatch.setattr(vectors, "BLOCK_SCORES", 16 * ITEMS)
+    monkeypatch.setattr(evaluation, "BLOCK_SCORES", 16 * ITEMS)
     folder = exported.record.folder
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     more = {"top": 50, "candidates": "test", "data_dir": exported.home / "data"}
@@ -172,7 +173,7 @@ def test_blocks_of_users_change_no_list(exported, tmp_path, monkeypatch):
 @pytest.mark.parametrize("users_of_a_block", [1, 2, 9])
 def test_many_ties_against_a_sort(monkeypatch, users_of_a_block):
     """Scores of -1, 0, -0 and 1: nearly all are ties. Some items are excluded for some users."""
-    monkeypatch.setattr(vectors, "BLOCK_SCORES", 11 * users_of_a_block)
+    monkeypatch.setattr(evaluation, "BLOCK_SCORES", 11 * users_of_a_block)
     rng = np.random.default_rng(0)
     for _ in range(10):
         f = rng.integers(-1, 2, (5, 1)).astype(np.float32)

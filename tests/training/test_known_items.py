@@ -10,7 +10,6 @@ from tables_of import as_csv, prepare
 from trained import recommend
 from trial import Trial
 
-from ncfbench.advice.arms import chance
 from ncfbench.advice.pipeline import require_recall
 from ncfbench.advice.question import Question
 from ncfbench.config import Locations, complete
@@ -18,6 +17,8 @@ from ncfbench.data.options import HOLD_OUTS
 from ncfbench.errors import UsageError
 from ncfbench.floors.task import HeldOut, Task
 from ncfbench.models.towers import UserVectors
+from ncfbench.runs.plan import RunPlan
+from ncfbench.runs.quality import chance
 from ncfbench.storage import schemas, tables
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training import run as training
@@ -102,7 +103,7 @@ def test_floors_and_models_have_one_figure_of_one_score(linked, tiny, monkeypatc
 def test_recommended_items_are_not_those_of_training(linked_dir, linked, tmp_path):
     """More items than a user may get: each gets all others, once."""
     config = complete({"dataset": "tiny", "encoder": "mf", **SIZES})
-    record = training.run(config, Locations(linked_dir, tmp_path))
+    record = training.run(RunPlan.of(config, Locations(linked_dir, tmp_path)))
     folder = recommend(record.folder, count=999, data_dir=linked_dir)
     table = tables.read_table(folder / BEST, schemas.recommendations(False, False))
     users, items = (table[name].to_numpy() for name in ("user", "item"))

@@ -1,7 +1,6 @@
-"""Plans refuse what cannot work, before any folder is made."""
+"""What cannot work is refused before any folder is made: by plans, or once JAX is there."""
 
 import dataclasses
-from pathlib import Path
 
 import jax
 import pytest
@@ -13,9 +12,9 @@ from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.folder import held
+from ncfbench.runs.plan import RunPlan
 from ncfbench.storage import free_space, tables
-from ncfbench.training import plan
-from ncfbench.training.plan import RunPlan
+from ncfbench.training import limits
 from ncfbench.training.run import run
 from ncfbench.training.step import Trainer, state_shapes
 
@@ -26,7 +25,7 @@ def test_a_plan_has_what_training_needs(tiny, data_dir, tmp_path):
     config = complete(SMALL | {"epochs": 3})
     made = RunPlan.of(config, Locations(data_dir, tmp_path / "runs"))
     assert made.dataset.fingerprint == tiny.fingerprint
-    assert type(made.layout) is Layout
+    assert type(limits.layout_for(config, tiny)) is Layout
     assert made.sampler.config == config
     assert made.schedule.last == -(-3 * tiny.graph.n_links // 64)
     assert not (tmp_path / "runs").exists()
@@ -54,7 +53,7 @@ def test_a_run_keeps_the_seconds_of_derived_features(tmp_path, features, is_read
 )
 def test_what_cannot_work_makes_no_folder(data_dir, tmp_path, settings, error, message):
     with pytest.raises(error, match=message):
-        run(complete(SMALL | settings), Locations(data_dir, tmp_path / "runs"))
+        run(RunPlan.of(complete(SMALL | settings), Locations(data_dir, tmp_path / "runs")))
     assert not list(tmp_path.iterdir())
 
 
@@ -92,14 +91,14 @@ def test_a_state_that_exceeds_the_memory_is_refused(tiny, tmp_path, monkeypatch,
         needed -= leaf.nbytes * (tuple(key.key for key in path) in tables_by_row)
     content = DeviceContent.of(tiny, [config])
     needed += sum(array.nbytes for array in jax.tree.leaves(content))
-    monkeypatch.setattr(plan, "memory_limit", lambda: needed)
-    RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
+    monkeypatch.setattr(limits, "memory_limit", lambda: needed)
+    limits.layout_for(config, tiny)
     monkeypatch.setattr(free_space, "CONTROL_GROUP", tmp_path)
-    monkeypatch.setattr(plan, "memory_limit", free_space.memory_limit)
-    RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
+    monkeypatch.setattr(limits, "memory_limit", free_space.memory_limit)
+    limits.layout_for(config, tiny)
     (tmp_path / "memory.max").write_text(f"{needed - 1}\n")
     with pytest.raises(UsageError, match="Use a smaller --dimension"):
-        RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
+        limits.layout_for(config, tiny)
 
 
 def test_shapes_need_no_memory(tiny):
@@ -109,7 +108,7 @@ def test_shapes_need_no_memory(tiny):
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes.parameters)) >= 2**31
 
 
-def test_several_processes_need_the_command(monkeypatch):
+def test_several_processes_need_the_command(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(ProcessGroup, "current", lambda: ProcessGroup(index=1, count=2))
     with pytest.raises(UsageError, match="ncfbench run --coordinator"):
-        run(complete(SMALL), Locations(Path("data"), Path("runs")))
+        run(RunPlan.of(complete(SMALL), Locations(data_dir, tmp_path)))

@@ -17,6 +17,7 @@ from trained import SMALL, Said, ends_of, figures, train
 
 from ncfbench.config import Locations, complete
 from ncfbench.runs import folder as runs
+from ncfbench.runs.plan import RunPlan
 from ncfbench.training import checkpoint, loop
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
@@ -112,8 +113,10 @@ def test_a_killed_run_ends_with_the_same_curve(data_dir, tmp_path, file):
     settings = SMALL | {"encoder": "mf", "epochs": 8}
     script = (
         f"{KILLED}from pathlib import Path; from ncfbench.training import run, train;"
-        " from ncfbench.config import *; train.CHECKPOINT_SECONDS = 0.0;"
-        f" run.run(complete({settings!r}), Locations(Path(sys.argv[1]), Path(sys.argv[2])))"
+        " from ncfbench.config import *; from ncfbench.runs.plan import RunPlan;"
+        " train.CHECKPOINT_SECONDS = 0.0;"
+        " places = Locations(Path(sys.argv[1]), Path(sys.argv[2]));"
+        f" run.run(RunPlan.of(complete({settings!r}), places))"
     )
     cut = tmp_path / "cut"
     words = [sys.executable, "-c", script, str(data_dir), str(cut), str(file)]
@@ -122,9 +125,9 @@ def test_a_killed_run_ends_with_the_same_curve(data_dir, tmp_path, file):
     last = max(int(path.stem) for path in cut.glob("*/checkpoints/*.npz"))
     assert list(cut.glob("**/.*.tmp"))
     said = Said()
-    record = training.run(complete(settings), Locations(data_dir, cut), progress=said)
+    record = training.run(RunPlan.of(complete(settings), Locations(data_dir, cut)), progress=said)
     assert said.began_at == last
-    whole = training.run(complete(settings), Locations(data_dir, tmp_path / "whole"))
+    whole = training.run(RunPlan.of(complete(settings), Locations(data_dir, tmp_path / "whole")))
     assert figures(record) == figures(whole)
     timed = sum(row["iterations"] for row in record.timing if row["kind"] == "full")
     assert timed == whole.summary["planned_iterations"]

@@ -18,6 +18,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.errors import DataError, DivergedError, Interrupted, UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import folder as runs
+from ncfbench.runs.plan import RunPlan
 from ncfbench.storage import locks
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
@@ -108,7 +109,8 @@ def test_one_seed_repeats_and_another_differs(data_dir, tmp_path, whole):
 
 
 def test_a_finished_run_is_not_repeated(data_dir, whole, monkeypatch):
-    monkeypatch.setattr(training, "Run", lambda *_, **__: pytest.fail("trained again"))
+    again = "trained again"
+    monkeypatch.setattr("ncfbench.training.train.Run", lambda *_, **__: pytest.fail(again))
     said = Said()
     found = train(data_dir, whole.folder.parent, progress=said)
     assert found.folder == whole.folder
@@ -183,7 +185,7 @@ def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, monkeypat
     monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
     config = complete(SMALL | {"sampler": "ns", "optimizer": optimizer, "user_tower": "history"})
     locations = Locations(data_dir, tmp_path / "turns")
-    alone = training.run(config, Locations(data_dir, tmp_path / "alone"))
+    alone = training.run(RunPlan.of(config, Locations(data_dir, tmp_path / "alone")))
     content, stops = DeviceContent.of(tiny, [config]), [0.0, 0.004, 0.0, 0.0, 0.01]
     folder, cut = None, 7
     while folder is None or runs.read(folder).summary["status"] != "finished":
@@ -282,8 +284,10 @@ def test_a_full_disk_is_said_and_loses_nothing(data_dir, tmp_path, monkeypatch):
 @pytest.mark.long
 def test_recall_on_cold_items_is_far_above_chance(tmp_path):
     record = training.run(
-        complete({"dataset": "synthetic", "loss": "hinge", "epochs": 4}),
-        Locations(tmp_path, tmp_path / "r"),
+        RunPlan.of(
+            complete({"dataset": "synthetic", "loss": "hinge", "epochs": 4}),
+            Locations(tmp_path, tmp_path / "r"),
+        )
     )
     chance = 50 / 640
     assert record.summary["test_recall_at_50"] > 3 * chance

@@ -10,7 +10,6 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -18,6 +17,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.config import RunConfig, is_digest
 from ncfbench.data.assets import pieces
 from ncfbench.data.files import sha256
 from ncfbench.data.store import Dataset
@@ -225,18 +225,39 @@ def kept_path(folder: Path | None, digest: str) -> Path:
     return folder / f"checkpoint-{digest}"
 
 
-@contextmanager
-def opened_checkpoint(dataset: Dataset, digest: str) -> Iterator[Path]:
-    """Yield the folder of a checkpoint, or a UsageError if it was not kept for this data set; a
-    DataError in the block also says how to give it again.
+def require_checkpoint(config: RunConfig, dataset: Dataset) -> None:
+    """Refuse a checkpoint that is not kept, damaged, or does not go with the data set.
+
+    Raises:
+        DataError: its files or weights are damaged, or none of BERT's kind.
+        UsageError: otherwise.
     """
-    path = kept_path(dataset.folder, digest)
-    if not path.exists():
-        raise UsageError(f"Data set {dataset.name!r} has no checkpoint {digest}. {AGAIN}")
+    if not is_digest(config.checkpoint):
+        raise UsageError(
+            "--encoder bert needs --set checkpoint=FOLDER, with a pretrained model's"
+            " config.json, model.safetensors and tokenizer."
+        )
+    folder = kept_path(dataset.folder, config.checkpoint)
+    if not folder.exists():
+        raise UsageError(
+            f"Data set {dataset.name!r} has no checkpoint {config.checkpoint}. {AGAIN}"
+        )
     try:
-        yield path
+        architecture = read_verified(folder)
     except DataError as error:
         raise DataError(f"{error} {AGAIN}") from error
+    longest = int(dataset.lengths.max(initial=0))
+    if longest > architecture.positions:
+        raise UsageError(
+            f"{dataset.name} has texts of {longest} pieces, and the checkpoint knows"
+            f" {architecture.positions} positions. Prepare it again with --max-length"
+            f" {architecture.positions}."
+        )
+    if dataset.n_words + 1 != architecture.words:
+        raise UsageError(
+            f"The checkpoint's tokenizer has {dataset.n_words + 1:,} pieces, and its model"
+            f" {architecture.words:,}. They do not belong together."
+        )
 
 
 def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) -> str:

@@ -14,17 +14,13 @@ import numpy as np
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.config.checks import is_digest
 from ncfbench.data.assets.checkpoint import (
     Architecture,
     Arrays,
     kept_path,
-    opened_checkpoint,
-    read_verified,
     read_weights,
+    require_checkpoint,
 )
-from ncfbench.data.store import Dataset
-from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import Block
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
@@ -105,33 +101,7 @@ class Bert(nnx.Module):
         self.pretrained = Pretrained(architecture, weights, rngs=rngs)
         self.dense = nnx.Linear(architecture.width, config.dimension, rngs=rngs)
 
-    @staticmethod
-    def require(config: RunConfig, dataset: Dataset) -> None:
-        """Refuse a checkpoint that is not there, damaged, or does not go with the data set.
-
-        Raises:
-            DataError: its files or weights are damaged, or none of BERT's kind.
-            UsageError: otherwise.
-        """
-        if not is_digest(config.checkpoint):
-            raise UsageError(
-                "--encoder bert needs --set checkpoint=FOLDER, with a pretrained model's"
-                " config.json, model.safetensors and tokenizer."
-            )
-        with opened_checkpoint(dataset, config.checkpoint) as folder:
-            architecture = read_verified(folder)
-        longest = int(dataset.lengths.max(initial=0))
-        if longest > architecture.positions:
-            raise UsageError(
-                f"{dataset.name} has texts of {longest} pieces, and the checkpoint knows"
-                f" {architecture.positions} positions. Prepare it again with --max-length"
-                f" {architecture.positions}."
-            )
-        if dataset.n_words + 1 != architecture.words:
-            raise UsageError(
-                f"The checkpoint's tokenizer has {dataset.n_words + 1:,} pieces, and its model"
-                f" {architecture.words:,}. They do not belong together."
-            )
+    require = staticmethod(require_checkpoint)
 
     def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""
