@@ -7,19 +7,15 @@ of :mod:`ncfbench.runs.quality`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Row: TypeAlias = NDArray[np.float32]
 Scores: TypeAlias = Callable[[NDArray[np.integer]], NDArray[np.float32]]
 """Returns the scores of all candidates for some users, float32[users, C]."""
-
-FEW = 2
-"""Links of a user that are counted one by one: to sort his candidates takes longer."""
-NOTHING = np.empty(0, np.int64)
 
 
 class Ranks(NamedTuple):
@@ -57,33 +53,49 @@ def rank_links(
         block_users: users whose scores are asked for, and in memory, at a time.
         left_out: returns the indices that are no candidates of a user; no link is to one.
     """
-    ranks = Ranks(np.empty(len(users), np.int64), np.empty(len(users), np.int64))
-    ranked, row_of_link = np.unique(users, return_inverse=True)
-    order = np.argsort(row_of_link, kind="stable")
-    links_of = np.split(order, np.searchsorted(row_of_link[order], np.arange(1, len(ranked))))
-    for start in range(0, len(ranked), block_users):
-        block = ranked[start : start + block_users]
-        for user, row, links in zip(block, scores(block), links_of[start:], strict=False):
-            linked, excluded = row[index[links]], NOTHING if left_out is None else left_out(user)
-            if len(excluded):
-                row = row.copy()
-                row[excluded] = -np.inf
-            ranks.above[links], ranks.equal[links] = ranks_among(row, linked, len(excluded))
+    order = np.argsort(users, kind="stable")
+    ranked, first = np.unique(users[order], return_index=True)
+    blocks = np.split(ranked, range(block_users, len(ranked), block_users))
+    ranks = Ranks(*np.empty((2, len(users)), np.int64))
+    for block, links in zip(blocks, np.split(order, first[block_users::block_users]), strict=True):
+        rows, n_left_out = scores(block), np.zeros(len(block), np.int64)
+        row_of = np.searchsorted(block, users[links])
+        linked = rows[row_of, index[links]]
+        if left_out is not None:
+            rows = rows.copy()
+            for number, excluded in enumerate(map(left_out, block)):
+                rows[number, excluded], n_left_out[number] = -np.inf, len(excluded)
+        ranks.above[links], ranks.equal[links] = ranks_among(rows, linked, row_of, n_left_out)
     return ranks
 
 
-def ranks_among(row: Row, linked: Row, n_left_out: int = 0) -> Ranks:
-    """Return the ranks of some scores among all of a row, of which so many are -inf, as left out.
+def ranks_among(
+    rows: NDArray[np.float32],
+    linked: NDArray[np.float32],
+    row_of: NDArray[np.integer],
+    n_left_out: NDArray[np.integer],
+) -> Ranks:
+    """Return the ranks of some scores, each among all of a row.
 
     NaN is above the highest score, and a link's own is below all others.
+
+    Args:
+        linked: scores, those of a row side by side.
+        row_of: the row of each, ascending.
+        n_left_out: scores of each row that are -inf, as left out.
     """
-    if len(linked) <= FEW:
-        counts = [(np.count_nonzero(row <= at), np.count_nonzero(row < at)) for at in linked]
-        at_most, below = np.array(counts).T
-    else:
-        ordered = np.sort(row)
-        at_most, below = (np.searchsorted(ordered, linked, side) for side in ("right", "left"))
-    is_nan = np.isnan(linked)
-    equal = at_most - below - 1 - n_left_out * (linked == -np.inf)
-    above = np.where(is_nan, len(row) - n_left_out - 1, len(row) - at_most)
+    size, ordered = rows.shape[1], np.sort(rows, axis=1)
+    ends = np.searchsorted(row_of, np.arange(len(rows) + 1)).tolist()
+    parts = [slice(*pair) for pair in itertools.pairwise(ends)]
+    below = np.empty(len(linked), np.int64)
+    for row, part in zip(ordered, parts, strict=True):
+        below[part] = row.searchsorted(linked[part])
+    at_most, following = below + 1, np.minimum(below + 1, size - 1)
+    is_tied = (following > below) & (ordered[row_of, following] == linked)
+    for number in np.unique(row_of[is_tied]):
+        part = parts[number]
+        at_most[part] = ordered[number].searchsorted(linked[part], "right")
+    is_nan, excluded = np.isnan(linked), n_left_out[row_of]
+    equal = at_most - below - 1 - excluded * (linked == -np.inf)
+    above = np.where(is_nan, size - excluded - 1, size - at_most)
     return Ranks(above, np.where(is_nan, 0, equal))
