@@ -4,13 +4,18 @@ import os
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import jax
 import pytest
+from trained import train
 
 from ncfbench.runs import folder as runs
+from ncfbench.timing import compile_cache
 from ncfbench.timing.compile_cache import keep_compiled
+from ncfbench.training.inference import compiled_once
+from ncfbench.training.step import program_of
 
 SCRIPT = """
 import sys
@@ -86,6 +91,35 @@ def test_the_users_own_settings_are_left_alone(cache, monkeypatch):
     assert jax.config.values[LEAST] == 0
 
 
+def test_the_cache_is_bounded(cache, monkeypatch):
+    """Programs that were read or written longest ago go, and no more than must."""
+    folder = keep_compiled(pytest.fail)
+    assert folder is not None
+    for age in range(8):
+        (folder / f"{age}-cache").write_bytes(b"0" * 100)
+        os.utime(folder / f"{age}-cache", (1e9 - 10 * age, 1e9 - 10 * age))
+    os.utime(folder / "7-cache", (2e9, 1e9))  # read since
+    for most, left in ((800, "01234567"), (799, "01237"), (400, "017")):
+        monkeypatch.setattr(compile_cache, "MOST_BYTES", most)
+        jax.config.update(FOLDER, None)
+        assert keep_compiled(pytest.fail) == folder
+        assert sorted(path.name for path in folder.iterdir()) == [f"{age}-cache" for age in left]
+
+
+def test_a_second_start_of_a_run_compiles_nothing(data_dir, tmp_path):
+    """Its programs are read from the cache, all of them, in another folder of runs."""
+    counts: Counter[str] = Counter()
+    jax.monitoring.register_event_listener(lambda event, **_: counts.update([event]))
+    for folder in ("first", "second"):
+        jax.clear_caches()
+        for kept in (program_of, compiled_once):
+            kept.cache_clear()
+        counts.clear()
+        train(data_dir, tmp_path / folder, sampler="ns", encoder="bow", epochs=1)
+    assert counts["/jax/compilation_cache/cache_misses"] == 0
+    assert counts["/jax/compilation_cache/cache_hits"] > 15
+
+
 def test_a_folder_that_cannot_be_written_is_reported(cache):
     cache.touch()
     said: list[str] = []
@@ -98,7 +132,7 @@ def test_a_folder_that_cannot_be_written_is_reported(cache):
 @pytest.mark.long
 def test_a_run_with_the_cache_is_the_same_run(data_dir, tmp_path):
     words = shlex.split("run --dataset tiny --sampler ns --batch-size 128 --epochs 1 --quiet")
-    curves = []
+    curves, programs = [], []
     for number in range(2):
         locations = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / f"runs{number}")]
         variables = {"NCFBENCH_CACHE_DIR": str(tmp_path / "cache")}
@@ -109,5 +143,6 @@ def test_a_run_with_the_cache_is_the_same_run(data_dir, tmp_path):
         )
         (folder,) = (tmp_path / f"runs{number}").iterdir()
         curves.append([{**row, "train_seconds": None} for row in runs.read(folder).curve])
-    assert list((tmp_path / "cache" / "compiled").rglob("*-cache"))
+        programs.append(sorted((tmp_path / "cache" / "compiled").rglob("*-cache")))
+    assert programs[0] == programs[1] != [], "the second start has compiled nothing"
     assert curves[0] == curves[1]
