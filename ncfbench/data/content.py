@@ -21,6 +21,7 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 FINGERPRINT_VERSION = 1  # of what the fingerprint covers
 FEW_TEST_ITEMS = 50  # up to which recall@50 says nothing
+MOST_RANKED_USERS = 100_000  # of a split; of more a sample is ranked
 ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
     "links": (np.int32, 2),
     "words": (np.int32, 1),
@@ -218,6 +219,11 @@ def cautions(manifest: Mapping[str, Any]) -> list[str]:
         said.append(
             f"{'Items' if is_of_links else 'Test items'}: {n_ranked:,}, at most {FEW_TEST_ITEMS},"
             f" so recall@{FEW_TEST_ITEMS} is 1 for every model."
+        )
+    if (tested := counts.get(f"users_with_test_{what}", 0)) > MOST_RANKED_USERS:
+        said.append(
+            f"{tested:,} users have test {what}: recall is measured on {MOST_RANKED_USERS:,} of"
+            " them, drawn at random."
         )
     if to_new := counts.get("test_links_to_new_items"):
         said.append(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 from scipy import linalg, sparse
@@ -20,8 +19,6 @@ from ncfbench.data.lsa import Ids
 from ncfbench.floors.task import Features, Task
 from ncfbench.runs.ranks import Scores
 
-Fitted: TypeAlias = Callable[[Ids], Scores]
-"""Returns the scores of some candidates, by their ids."""
 COLUMNS = 512
 """Columns of a block of a product."""
 DIMENSION, SWEEPS, PAIRS = 64, 10, 2.0
@@ -37,6 +34,48 @@ NUMBER_BYTES = 4
 """Bytes of a float32, of which all matrices are."""
 SLOW = 8
 """Operations of a large dense product in the time of one of a sparse product or a small system."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted floor, whose scores of all users and items are left M content'.
+
+    Attributes:
+        apply: returns the product of M and some transposed rows of content.
+        adjoint: returns the product of M' and some columns of G numbers.
+        alike: the first item of the same content as each item: scores are computed once for these,
+            to be equal to the last bit, since libraries round a column by where it stands.
+        is_for_fewer: whether M is applied to the users where they are fewer than the candidates.
+    """
+
+    left_UxG: Features
+    content_IxF: Features
+    apply: Callable[[Features], Features] = lambda rows: rows.T
+    adjoint: Callable[[Features], Float32] = lambda columns: columns
+    alike: Ids | None = None
+    is_for_fewer: bool = False
+
+    def __call__(self, candidates: Ids) -> Scores:
+        """Return the scores of some candidates, by their ids."""
+        column: Ids | slice = slice(None)
+        if self.alike is not None:
+            distinct, inverse = np.unique(self.alike[candidates], return_inverse=True)
+            if len(distinct) < len(candidates):
+                candidates, column = distinct, inverse
+        chosen = self.content_IxF[candidates]
+        if self.is_for_fewer and len(candidates) > self.left_UxG.shape[0]:
+            weights_FxU = self.adjoint(self.left_UxG.T)
+            return lambda users: np.asarray(chosen @ weights_FxU[:, users]).T[:, column]
+        weights_GxC = self.apply(chosen)
+        return lambda users: np.asarray(self.left_UxG[users] @ weights_GxC)[:, column]
+
+    def product(self, basis_IxR: Float32) -> Float32:
+        """Return the product of all scores, [U, I], with a matrix; they are not computed."""
+        return np.asarray(self.left_UxG @ self.apply((self.content_IxF.T @ basis_IxR).T))
+
+    def transposed_product(self, left_UxR: Float32) -> Float32:
+        """Return the same of the transposed scores, [I, U]."""
+        return np.asarray(self.content_IxF @ self.adjoint(self.left_UxG.T @ left_UxR))
 
 
 @dataclass(frozen=True)
@@ -63,16 +102,15 @@ class Floor:
 
 def popularity(task: Task, penalty: float = 0.0) -> Fitted:
     """Score a candidate by its number of training links."""
-    degrees = task.item_degrees.astype(np.float32)
-    return lambda candidates: lambda users: np.tile(degrees[candidates], (len(users), 1))
+    ones = np.ones((task.links_UxI.shape[0], 1), np.float32)
+    return Fitted(ones, task.item_degrees[:, None].astype(np.float32))
 
 
 def profile(task: Task, penalty: float = 0.0) -> Fitted:
     """Score a candidate by its product with the sum of a user's items (Rocchio 1971)."""
     content, known = task.content, task.content[task.known]
-    return _by_content(
-        task, lambda candidates: _by_items(task, _products(known, content[candidates]))
-    )
+    links, alike = task.known_UxK, task.first_alike
+    return Fitted(links, content, lambda rows: _products(known, rows), known.T.__matmul__, alike)
 
 
 def ridge(task: Task, penalty: float) -> Fitted:
@@ -87,19 +125,17 @@ def ridge(task: Task, penalty: float) -> Fitted:
     is_primal = content.shape[1] <= len(task.known)
     factor = _factor(_gram(known.T if is_primal else known), penalty)
 
-    def fitted(candidates: Ids) -> Scores:
-        chosen = content[candidates]
-        if len(candidates) <= task.links_UxI.shape[0]:
-            if is_primal:
-                return _by_items(task, _products(known, _solve(factor, _columns(chosen)).T))
-            return _by_items(task, _solve(factor, _products(chosen, known).T))
+    def apply(rows: Features) -> Float32:
         if is_primal:
-            weights = _solve(factor, _columns(task.known_UxK @ known))
-        else:
-            weights = known.T @ np.ascontiguousarray(_solve(factor, _columns(task.known_UxK)))
-        return lambda users: np.asarray(chosen @ weights[:, users]).T
+            return _products(known, _solve(factor, _columns(rows)).T)
+        return _solve(factor, _products(rows, known).T)
 
-    return _by_content(task, fitted)
+    def adjoint(columns: Features) -> Float32:
+        if is_primal:
+            return _solve(factor, _columns(columns.T @ known))
+        return known.T @ np.ascontiguousarray(_solve(factor, _columns(columns.T)))
+
+    return Fitted(task.known_UxK, content, apply, adjoint, task.first_alike, is_for_fewer=True)
 
 
 def ease(task: Task, penalty: float) -> Fitted:
@@ -109,11 +145,13 @@ def ease(task: Task, penalty: float) -> Fitted:
     Y P = A = (YY' + penalty I)^-1 Y, and P_ii = (1 - y_i'a_i) / penalty.
     """
     links = task.known_UxK
+    n_items = task.links_UxI.shape[1]
+    is_item_IxK = sparse.eye_array(n_items, dtype=np.float32, format="csr")[:, task.known]
     if links.shape[1] <= links.shape[0]:
         weights = _inverse(_gram(links.T), penalty)
         weights /= -np.diag(weights).copy()
         np.fill_diagonal(weights, 0.0)
-        return lambda candidates: _of_known(task, candidates, lambda users: links[users] @ weights)
+        return Fitted(links, is_item_IxK, lambda rows: weights @ rows.T, weights.T.__matmul__)
     by_item = sparse.csr_array(links.T)
     scores_KxU = by_item @ _inverse(_gram(links), penalty)
     item, user = by_item.tocoo().coords
@@ -122,17 +160,15 @@ def ease(task: Task, penalty: float) -> Fitted:
         raise linalg.LinAlgError("P_ii is not above 0 in single precision")
     scores_KxU *= (-penalty / (1.0 - shared)).astype(np.float32)[:, None]
     scores_KxU[item, user] += 1.0
-    return lambda candidates: _of_known(task, candidates, lambda users: scores_KxU[:, users].T)
+    return Fitted(scores_KxU.T, is_item_IxK)
 
 
 def ials(task: Task, penalty: float) -> Fitted:
     """Factorise all pairs by weighted least squares (Hu et al. 2008), of 64 dimensions."""
     links = task.links_UxI
     unobserved = PAIRS * links.nnz / math.prod(links.shape)
-    users, items = factors(
-        links, penalty, dimension=DIMENSION, unobserved=unobserved, sweeps=SWEEPS
-    )
-    return lambda candidates: lambda chosen: users[chosen] @ items[candidates].T
+    vectors = factors(links, penalty, dimension=DIMENSION, unobserved=unobserved, sweeps=SWEEPS)
+    return Fitted(*vectors)
 
 
 FLOORS: Mapping[str, Floor] = {
@@ -232,39 +268,6 @@ def _alike(degrees: Ids) -> Iterator[Ids]:
         size = min(BATCH_ROWS, max(BATCH_LINKS // int(degrees[order[start]]), 1))
         yield order[start : min(start + size, end)]
         start += size
-
-
-def _by_content(task: Task, fitted: Fitted) -> Fitted:
-    """Return scores that are computed once for candidates of equal content, so that these are equal
-    to the last bit: libraries round a column by where it stands.
-    """
-
-    def scores_of(candidates: Ids) -> Scores:
-        distinct, column = np.unique(task.first_alike[candidates], return_inverse=True)
-        if len(distinct) == len(candidates):
-            return fitted(candidates)
-        scores = fitted(distinct)
-        return lambda users: scores(users)[:, column]
-
-    return scores_of
-
-
-def _by_items(task: Task, weights_KxC: Float32) -> Scores:
-    """Return scores that add the weights of a user's items."""
-    return lambda users: task.known_UxK[users] @ weights_KxC
-
-
-def _of_known(task: Task, candidates: Ids, scores_of_known: Scores) -> Scores:
-    """Return scores of candidates from those of all known items; a new item has 0."""
-    is_known = task.item_degrees[candidates] > 0
-    columns = np.searchsorted(task.known, candidates[is_known])
-
-    def scores(users: Ids) -> Float32:
-        of_candidates = np.zeros((len(users), len(candidates)), np.float32)
-        of_candidates[:, is_known] = scores_of_known(users)[:, columns]
-        return of_candidates
-
-    return scores
 
 
 def _products(left: Features, right: Features) -> Float32:

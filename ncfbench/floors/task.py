@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ncfbench.data.content import Split
+from ncfbench.data.content import MOST_RANKED_USERS, Split
 from ncfbench.data.features import Float32, lsa_columns
+from ncfbench.data.hold_out import SEED, draw_users
 from ncfbench.data.lsa import Ids, tfidf
 from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
@@ -131,12 +132,20 @@ class HeldOut:
 
     @classmethod
     def of(cls, task: Task, dataset: Dataset) -> dict[str, HeldOut]:
-        """Return those of each split of a data set that has any."""
-        return {
-            split: cls(task, *dataset.links(split), dataset.candidates(split))
-            for split in EVALUATED
-            if len(dataset.links(split)[0])
-        }
+        """Return those of each split of a data set that has any; of more users than
+        :data:`ncfbench.data.content.MOST_RANKED_USERS` those of a sample.
+        """
+        splits: dict[str, HeldOut] = {}
+        for split in EVALUATED:
+            users, items = dataset.links(split)
+            linked = np.unique(users)
+            if len(linked) > MOST_RANKED_USERS:
+                drawn = linked[draw_users(len(linked), MOST_RANKED_USERS, SEED)]
+                is_drawn = np.isin(users, drawn)
+                users, items = users[is_drawn], items[is_drawn]
+            if len(linked):
+                splits[split] = cls(task, users, items, dataset.candidates(split))
+        return splits
 
     def __init__(self, task: Task, users: Ids, items: Ids, candidates: Ids) -> None:
         order = np.lexsort((items, users))

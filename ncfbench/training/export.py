@@ -316,7 +316,7 @@ def write_recommendations(
     fewest = 0 if left_out is None else int(dataset.graph.user_degrees[users].min())
     count = min(count, len(items) - fewest)
     test_user, test_item = dataset.links("test")
-    held_out = test_user.astype(np.int64) * dataset.n_items + test_item
+    held_out = np.append(np.sort(test_user.astype(np.int64) * dataset.n_items + test_item), -1)
     schema = recommendations(dataset.user_ids is not None, dataset.item_ids is not None)
     more = {
         "candidates": "all held-out test items" if left_out is None else "all items but the user's",
@@ -329,12 +329,13 @@ def write_recommendations(
         for block, scores_BxM, index_BxM in best:
             row, rank = np.nonzero(scores_BxM > -np.inf)
             user, item = block[row], items[index_BxM[row, rank]]
+            pair = user.astype(np.int64) * dataset.n_items + item
             columns = [
                 named(user, dataset.user_ids),
                 named(item, dataset.item_ids),
                 pa.array(rank.astype(np.int32) + 1),
                 pa.array(scores_BxM[row, rank]),
-                pa.array(np.isin(user.astype(np.int64) * dataset.n_items + item, held_out)),
+                pa.array(held_out[np.searchsorted(held_out[:-1], pair)] == pair),
             ]
             yield pa.table(columns, schema=schema)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ncfbench.blending.blend import LeftOut, scale
-from ncfbench.blending.vectors import factorise, products
+from ncfbench.blending.vectors import factorise
 from ncfbench.config import Locations
 from ncfbench.data import Dataset
 from ncfbench.data.features import Float32
@@ -80,24 +80,22 @@ def of_floor(row: Row, dataset: Dataset, progress: Progress) -> Vectors:
     progress.say(f"Fitting {row['floor']} again, and finding its vectors.")
     task, fitted = refit(dataset, row)
     items = np.arange(dataset.n_items, dtype=np.int32)
-    deviations, scores = _deviations(fitted, items, dataset), fitted(items)
-    progress.start(100, 0, "part")
+    deviations = _deviations(fitted, items, dataset)
     users_UxD, items_VxD = factorise(
-        lambda users: scores(users) / deviations[users],
+        lambda basis_IxR: fitted.product(basis_IxR) / deviations,
+        lambda left_UxR: fitted.transposed_product(left_UxR / deviations),
         dataset.n_users,
         dataset.n_items,
         RANKS[-1],
-        lambda share: progress.move(int(100 * share), "vectors"),
     )
-    progress.end()
     rank, facts = items_VxD.shape[1], {"floor": key_of(row), "penalty": row["penalty"]}
     held_out = HeldOut.of(task, dataset).get("validation")
     if held_out is not None:
-        column, chosen = f"recall_at_{COMPARED}", items_VxD[held_out.candidates]
-        whole = held_out.evaluate(fitted(held_out.candidates)).figures[column] or 0.0
+        column, ranked = f"recall_at_{COMPARED}", held_out.candidates
+        whole = held_out.evaluate(fitted(ranked)).figures[column] or 0.0
         for rank in sorted({min(tried, rank) for tried in RANKS}):
-            approximate = products(users_UxD[:, :rank], chosen[:, :rank])
-            recall = held_out.evaluate(approximate).figures[column] or 0.0
+            approximate = Fitted(users_UxD[:, :rank], items_VxD[:, :rank])
+            recall = held_out.evaluate(approximate(ranked)).figures[column] or 0.0
             if recall >= whole - LOST_RECALL:
                 break
         facts |= {f"validation_{column}": recall, f"validation_{column}_of_all_ranks": whole}
@@ -114,14 +112,14 @@ def of_both(run: Vectors, floor: Vectors, weight: float, dataset: Dataset) -> Ve
     Args:
         weight: of the run.
     """
-    deviations = _deviations(
-        lambda places: products(run.users_UxD, run.items_VxD[places]), run.items, dataset
-    )
-    shares = np.float32(weight), np.float32(1 - weight)
-    users = [shares[0] * run.users_UxD / deviations, shares[1] * floor.users_UxD]
+    deviations = _deviations(Fitted(run.users_UxD, run.items_VxD), run.items, dataset)
+    shares, width = (np.float32(weight), np.float32(1 - weight)), run.users_UxD.shape[1]
+    users_UxD = np.empty((dataset.n_users, width + floor.users_UxD.shape[1]), np.float32)
+    users_UxD[:, :width] = shares[0] * run.users_UxD / deviations
+    np.multiply(shares[1], floor.users_UxD, out=users_UxD[:, width:])
     return replace(
         run,
-        users_UxD=np.concatenate(users, axis=1),
+        users_UxD=users_UxD,
         items_VxD=np.concatenate([run.items_VxD, floor.items_VxD[run.items]], axis=1),
         facts={**run.facts, **floor.facts, "weight_of_the_run": weight},
     )

@@ -78,19 +78,19 @@ def test_both_ends_are_the_parts(case):
     assert Blend(profiles, profiles, held_out).choose("recall_at_50")[0] == 0.5
 
 
-@pytest.mark.parametrize("keeps", [True, False])
-def test_vectors_are_the_best_of_their_rank(monkeypatch, keeps):
+@pytest.mark.parametrize("block", [7, 2**16])
+def test_vectors_are_the_best_of_their_rank(monkeypatch, block):
     """Beside NumPy's decomposition of the whole matrix."""
-    monkeypatch.setattr("ncfbench.blending.vectors.BLOCK_SCORES", 400)
-    monkeypatch.setattr("ncfbench.blending.vectors.KEPT_SCORES", 10**6 * keeps)
+    monkeypatch.setattr("ncfbench.blending.vectors.BLOCK_ROWS", block)
     rng = np.random.default_rng(0)
     falling = np.float32(2.0 ** -np.arange(40))
     scores = (rng.normal(size=(90, 40)) * falling @ rng.normal(size=(40, 70))).astype(np.float32)
     left, values, right = np.linalg.svd(scores, full_matrices=False)
-    users, items = factorise(scores.__getitem__, 90, 70, 8)
+    products = scores.__matmul__, scores.T.__matmul__
+    users, items = factorise(*products, 90, 70, 8)
     assert (users.shape, items.shape) == ((90, 8), (70, 8))
     for rank in (2, 8):
         best = (left[:, :rank] * values[:rank]) @ right[:rank]
         np.testing.assert_allclose(users[:, :rank] @ items[:, :rank].T, best, atol=0.01)
-    whole = factorise(scores.__getitem__, 90, 70, 500)
+    whole = factorise(*products, 90, 70, 500)
     np.testing.assert_allclose(whole[0] @ whole[1].T, scores, atol=1e-3)

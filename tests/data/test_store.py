@@ -129,6 +129,14 @@ def test_cautions(users, items, split, expected):
     assert all(words in line for words, line in zip(expected, found, strict=True))
 
 
+def test_a_sample_of_many_users_is_announced(tiny, monkeypatch):
+    statistics = tiny.manifest["statistics"]
+    monkeypatch.setattr("ncfbench.data.content.MOST_RANKED_USERS", 7)
+    said = " ".join(cautions(tiny.manifest))
+    assert f"{statistics['users_with_test_items']} users have test items: recall is" in said
+    assert "measured on 7 of them, drawn at random." in said
+
+
 def test_not_prepared_names_the_command_and_what_there_is(data_dir):
     with pytest.raises(
         DataError,

@@ -374,3 +374,18 @@ def test_references_are_met(name, shared_data, tmp_path):
         cold, share = figures["cold_users"] or 0.0, figures["recall_at_50_cold_users"] or 0.0
         found = (n_scored * figures["recall_at_50"] + cold * share) / (n_scored + cold)
         assert found == pytest.approx(recall, abs=0.002), penalty
+
+
+def test_many_users_are_ranked_by_a_sample(tiny, monkeypatch):
+    """Of more users than are ranked a sample is: the same one for floors and runs, and its recalls
+    are those that all users have.
+    """
+    whole = HeldOut.of(Task.of(tiny), tiny)["test"]
+    scores = np.random.default_rng(0).random((tiny.n_users, len(whole.candidates)))
+    of_all = whole.evaluate(np.float32(scores).__getitem__).user_recalls.tolist()
+    monkeypatch.setattr("ncfbench.floors.task.MOST_RANKED_USERS", 9)
+    sample, again = (HeldOut.of(Task.of(tiny), tiny)["test"] for _ in range(2))
+    assert sample.n_users == 9 < whole.n_users
+    recalls = sample.evaluate(np.float32(scores).__getitem__).user_recalls
+    assert recalls.tolist() == again.evaluate(np.float32(scores).__getitem__).user_recalls.tolist()
+    assert {*recalls.tolist()} <= {*of_all}

@@ -67,6 +67,20 @@ def test_ease_regresses_each_item_on_all_others(n_users):
         assert scores[:, column] == pytest.approx(x @ weights, rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.parametrize("name", models.FLOORS)
+@pytest.mark.parametrize("n_users", [7, 14])  # fewer than items, and more
+@pytest.mark.parametrize("width", [4, 30])
+def test_products_are_those_of_all_scores(name, n_users, width):
+    """Products with the scores and their transpose, beside those of the scores themselves."""
+    content = sparse.csr_array(RNG.normal(size=(9, width)).astype(np.float32))
+    fitted = models.FLOORS[name].fit(task(content, np.tile(LINKS, (n_users // 7, 1))), 2.5)
+    scores = fitted(ALL)(np.arange(n_users))
+    basis = RNG.normal(size=(9, 3)).astype(np.float32)
+    left = RNG.normal(size=(n_users, 3)).astype(np.float32)
+    assert fitted.product(basis) == pytest.approx(scores @ basis, rel=1e-4, abs=1e-4)
+    assert fitted.transposed_product(left) == pytest.approx(scores.T @ left, rel=1e-4, abs=1e-4)
+
+
 def test_ease_refuses_a_penalty_that_rounding_hides():
     """Where an item has one user, and he no other item, P_ii is 0."""
     links = np.array([[1, 1, 0], [0, 0, 1]], np.float32)
