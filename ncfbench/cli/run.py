@@ -121,7 +121,6 @@ def run(
         fits_floors=preset == "good",
         again=again,
         progress=progress,
-        in_group=True,
     )
     if record is not None:
         from ncfbench.reporting.floors import read_floors

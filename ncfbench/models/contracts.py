@@ -43,10 +43,6 @@ def require_contracts(config: RunConfig, dataset: Dataset) -> None:
         UsageError: the message says what to use instead, or names the plug-in and what it must do.
     """
     require_content(config, dataset)
-    if config.encoder not in BUILT_IN["encoder"]:
-        require = getattr(find("encoder", config.encoder).load(), "require", None)
-        if require is not None:
-            require(config, dataset)
     _require_plugins(config, DataFacts.of(dataset), dataset.tokens_IxL.shape[1])
 
 

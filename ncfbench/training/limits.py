@@ -21,21 +21,15 @@ from ncfbench.training.step import state_shapes
 def layout_for(config: RunConfig, dataset: Dataset) -> Layout:
     """Return the layout of a run's step.
 
+    A device holds the state, the gradient of what is not updated by row, and the content; what a
+    step makes beside is not counted.
+
     Raises:
         UsageError: a plug-in returns another shape than it must, or devices or memory do not
             suffice.
     """
     require_contracts(config, dataset)
     layout = make_layout(config)
-    _require_room(config, dataset)
-    return layout
-
-
-def _require_room(config: RunConfig, dataset: Dataset) -> None:
-    """Refuse a state that a device's memory cannot hold; what a step makes beside is not counted.
-
-    It holds the state, the gradient of what is not updated by row, and the content.
-    """
     shapes = state_shapes(config, dataset)
     by_row = tables_by_row(config, shapes.parameters)
 
@@ -61,3 +55,4 @@ def _require_room(config: RunConfig, dataset: Dataset) -> None:
             f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
             " Use a smaller --dimension."
         )
+    return layout

@@ -53,6 +53,10 @@ def train(
     Raises:
         DataError, DivergedError, KeyboardInterrupt, UsageError: see :func:`run`.
     """
+    if ProcessGroup.current().count > 1:
+        raise UsageError(
+            "JAX is initialised with several processes: use ncfbench run --coordinator."
+        )
     progress = progress or Progress()
     folders = {"data_dir": data_dir, "runs_dir": runs_dir}
     given, locations = merge_named(progress.say, settings | folders)
@@ -74,7 +78,6 @@ def run_and_blend(
     fits_floors: bool,
     progress: Progress,
     again: bool = False,
-    in_group: bool = False,
 ) -> RunRecord | None:
     """Train a run as :func:`run` does, and blend it with the best kept floor of its data.
 
@@ -82,7 +85,7 @@ def run_and_blend(
 
     Args:
         fits_floors: fit floors first that are not kept, in :data:`FLOORS_SECONDS`.
-        progress, again, in_group: as for :func:`run`.
+        progress, again: as for :func:`run`.
     """
     group, ledger = ProcessGroup.current(), Ledger()
     say = progress.say if group.is_first else Progress().say
@@ -94,7 +97,7 @@ def run_and_blend(
     )
     if fits_floors and group.count == 1:
         _fit_floors(dataset, locations, say)
-    record = run(plan, again=again, progress=progress, in_group=in_group, ledger=ledger)
+    record = run(plan, again=again, progress=progress, ledger=ledger)
     if record is None or group.count > 1:
         return record
     from ncfbench.training import blended
@@ -131,20 +134,18 @@ def run(
     *,
     again: bool = False,
     progress: Progress | None = None,
-    in_group: bool = False,
     on_all_links: bool = False,
     ledger: Ledger | None = None,
 ) -> RunRecord | None:
     """Train a run into a folder, and return it as the folder holds it.
 
     A run that is finished is returned, and not trained again. One that was begun is continued; its
-    curve ends as if it had never been interrupted. Only the first of several processes writes,
-    shows and returns the run; the others return None.
+    curve ends as if it had never been interrupted. Several processes call it together; only the
+    first one writes, shows and returns the run, and the others return None.
 
     Args:
         again: delete what there is of the run, and train it from the start.
         progress: shows the run to its user; by default nothing is shown.
-        in_group: train together with the other processes, which call this alike.
         on_all_links: the data have all of their links for training
             (:meth:`ncfbench.data.store.Dataset.on_all_links`): that nothing is ranked is no news.
         ledger: charged with the run's time; it has that of loading.
@@ -154,15 +155,10 @@ def run(
         DivergedError: the loss stopped being finite; what was recorded is kept.
         KeyboardInterrupt: interrupted; the run was saved and can be resumed.
         UsageError: the run cannot work, see :func:`ncfbench.training.limits.layout_for`; the
-            processes differ, or there are several without ``in_group``; or another process holds
-            the folder.
+            processes differ; or another process holds the folder.
     """
     progress, ledger = progress or Progress(), ledger or Ledger()
     group, programs = ProcessGroup.current(), OtherPrograms()
-    if group.count > 1 and not in_group:
-        raise UsageError(
-            "JAX is initialised with several processes: use ncfbench run --coordinator."
-        )
     progress = progress if group.is_first else Progress()
     group.require_alike(plan.config, plan.dataset.fingerprint)
     finished = plan.read_finished() if group.is_first and not again else None

@@ -15,7 +15,7 @@ from ncfbench.runs.folder import held
 from ncfbench.runs.plan import RunPlan
 from ncfbench.storage import free_space, tables
 from ncfbench.training import limits
-from ncfbench.training.run import run
+from ncfbench.training.run import run, train
 from ncfbench.training.step import Trainer, state_shapes
 
 SMALL = {"dataset": "tiny", "batch_size": 64, "dimension": 8, "filters": 8, "word_dimension": 8}
@@ -111,4 +111,4 @@ def test_shapes_need_no_memory(tiny):
 def test_several_processes_need_the_command(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(ProcessGroup, "current", lambda: ProcessGroup(index=1, count=2))
     with pytest.raises(UsageError, match="ncfbench run --coordinator"):
-        run(RunPlan.of(complete(SMALL), Locations(data_dir, tmp_path)))
+        train(data_dir=data_dir, runs_dir=tmp_path, **SMALL)

@@ -19,7 +19,6 @@ from ncfbench.data.assets.checkpoint import (
     Arrays,
     kept_path,
     read_weights,
-    require_checkpoint,
 )
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import Block
@@ -100,8 +99,6 @@ class Bert(nnx.Module):
         weights = dict(read_weights(folder, architecture))
         self.pretrained = Pretrained(architecture, weights, rngs=rngs)
         self.dense = nnx.Linear(architecture.width, config.dimension, rngs=rngs)
-
-    require = staticmethod(require_checkpoint)
 
     def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""

@@ -60,10 +60,8 @@ class EncoderInput(NamedTuple):
 
 class Encoder(Protocol):
     """An item function g, an :class:`flax.nnx.Module`, built as ``Encoder(config, data,
-    rngs=rngs)``. Its record is a :class:`ncfbench.catalog.EncoderInfo`.
-
-    A static method ``require(config, dataset)``, where there is one, refuses a data set or settings
-    that cannot work, before anything is built.
+    rngs=rngs)``, which may refuse both by a UsageError. Its record is a
+    :class:`ncfbench.catalog.EncoderInfo`.
     """
 
     def __call__(self, texts: EncoderInput) -> jax.Array:
