@@ -24,9 +24,9 @@ import os
 import shlex
 import sys
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness import FOLDER, say
 from measuring import command as run_command
@@ -38,43 +38,11 @@ from ncfbench.errors import (
     CheckFailedError,
     DataError,
     NcfbenchError,
-    UsageError,
 )
 from ncfbench.storage import tables
 
 PLAN = FOLDER / "results.toml"
 STEPS = "steps.json"
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A folder of the plan.
-
-    Args:
-        prepare: arguments of ``ncfbench prepare``, a line for each data set.
-        commands: of ncfbench, in order.
-        png: figures that are kept as PNG too; the beginning of a name stands for all.
-        profiles_of: a folder whose runs stand beside this one's profiles. This one has no runs of
-            its own.
-    """
-
-    name: str
-    prepare: Sequence[str]
-    commands: Sequence[str]
-    png: Sequence[str] = ()
-    profiles_of: str = ""
-
-
-def read_plan(path: Path) -> list[Evidence]:
-    """Return the folders of a plan.
-
-    Raises:
-        UsageError: it is not a plan.
-    """
-    try:
-        return [Evidence(**each) for each in tomllib.loads(path.read_text("utf-8"))["folder"]]
-    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is no plan of results: {error}.") from error
 
 
 def split(command: str) -> list[str]:
@@ -99,101 +67,57 @@ def call(words: Sequence[str]) -> int:
     code = run_command([sys.executable, "-m", "ncfbench", *words], shows=True).exit_code
     if code == INTERRUPTED_EXIT_CODE:
         raise KeyboardInterrupt
+    if code:
+        say(f"Error: ncfbench {shlex.join(words)} ended with {code}.")
     return code
 
 
-class Maker:
-    """Does what a plan says.
-
-    Args:
-        options: of the command line.
-
-    Attributes:
-        codes: exit codes of what went wrong; the first is the script's.
-    """
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options, self.codes = options, list[int]()
-        self.data_dir, self.runs_dir = options.data_dir, options.runs_dir
-
-    def make(self, plan: Sequence[Evidence]) -> int:
-        """Make some folders, and return the first exit code that is not 0, else 0."""
-        ready = []
-        for evidence in plan:
+def prepare(folder: dict[str, Any], data_dir: Path) -> int:
+    """Prepare the data sets of a folder that are missing; return the first code that is not 0."""
+    for command in folder["prepare"]:
+        source, *options = shlex.split(command)
+        name = options[options.index("--name") + 1] if "--name" in options else source
+        if read_manifest(data_dir, name) is None:
             try:
-                if self._prepare(evidence):
-                    ready.append(evidence)
+                code = call(["prepare", *split(command), f"--data-dir={data_dir}"])
             except NcfbenchError as error:
-                say(f"Error: {evidence.name}: {error}")
-                self.codes.append(error.exit_code)
-        for evidence in ready:
-            self._train(evidence)
-            self._report(evidence)
-        return self.codes[0] if self.codes else 0
+                say(f"Error: {folder['name']}: {error}")
+                code = error.exit_code
+            if code:
+                return code
+    return 0
 
-    def _check(self, code: int, what: str) -> bool:
-        """Keep an exit code that is not 0, and return whether it is 0."""
-        if code:
-            say(f"Error: {what} ended with {code}.")
-            self.codes.append(code)
-        return not code
 
-    def _call(self, words: Sequence[str], what: str) -> bool:
-        return self._check(call(words), what)
-
-    def _prepare(self, evidence: Evidence) -> bool:
-        """Prepare the data sets that are missing, and return whether all are there."""
-        for command in evidence.prepare:
-            source, *options = shlex.split(command)
-            name = options[options.index("--name") + 1] if "--name" in options else source
-            if read_manifest(self.data_dir, name) is None:
-                words = ["prepare", *split(command), f"--data-dir={self.data_dir}"]
-                if not self._call(words, f"prepare {command}"):
-                    return False
-        return True
-
-    def _located(self, command: str, evidence: Evidence) -> list[str]:
-        """Return a command's words with the folders of data and runs."""
-        words = [*split(command), f"--data-dir={self.data_dir}"]
-        if words[0] == "floor":  # which is kept beside the data
-            return words
-        return [*words, f"--runs-dir={self.runs_dir / evidence.name}"]
-
-    def _train(self, evidence: Evidence) -> None:
-        """Run a folder's commands; those that ended and that cannot resume are not repeated."""
-        path = self.runs_dir / evidence.name / STEPS
-        steps: dict[str, int] = tables.read_json(path) if path.exists() else {}
-        for number, command in enumerate(evidence.commands, 1):
-            said = f"{evidence.name}, {number} of {len(evidence.commands)}: ncfbench {command}"
-            if command in steps:
-                say(f"{said}: over")
-                self._check(steps[command], command)
-                continue
-            say(said)
-            code = call(self._located(command, evidence))
-            self._check(code, command)
+def make(folder: dict[str, Any], options: argparse.Namespace) -> Iterator[int]:
+    """Run a folder's commands, export its records, tables and figures, and compute every number
+    once more; yield the exit codes.
+    """
+    runs, kept = options.runs_dir / folder["name"], options.results / folder["name"]
+    data_dir, in_runs = f"--data-dir={options.data_dir}", f"--runs-dir={runs}"
+    path = runs / STEPS
+    steps: dict[str, int] = tables.read_json(path) if path.exists() else {}
+    for number, command in enumerate(folder["commands"], 1):
+        code = steps.get(command)
+        said = f"{folder['name']}, {number} of {len(folder['commands'])}: ncfbench {command}"
+        say(said if code is None else f"{said}: over")
+        if code is None:
+            # Floors are kept beside the data.
+            code = call([*split(command), data_dir, *[in_runs][: not command.startswith("floor ")]])
             # A failed check is a result; sweeps know by themselves what is over.
             if code in (0, CheckFailedError.exit_code) and not command.startswith("sweep "):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                steps[command] = code
-                tables.write_json(path, steps)
-
-    def _report(self, evidence: Evidence) -> None:
-        """Export a folder's records, tables and figures, and compute every number once more."""
-        kept, own = self.options.results / evidence.name, self.runs_dir / evidence.name
-        compared = self.runs_dir / (evidence.profiles_of or evidence.name)
-        runs = ["report", f"--runs-dir={compared}", f"--data-dir={self.data_dir}"]
-        figures = [f"--figures={kept / 'figures'}"]
-        exported, export = f"export to {kept}", f"--export={kept}"
-        if evidence.profiles_of:
-            self._call(["report", f"--runs-dir={own}", export], exported)
-        else:
-            self._call([*runs, *figures, export, "--full", "--paper"], exported)
-            self._call(["report", str(kept), "--verify"], f"verify of {kept}")
-        for path in (kept / "figures").glob("*.*"):
-            is_png = path.suffix == ".png" and path.stem.startswith(tuple(evidence.png))
-            if path.suffix != ".svg" and not is_png:
-                path.unlink()
+                tables.write_json(path, steps := {**steps, command: code})
+        yield code
+    if "profiles_of" in folder:
+        yield call(["report", in_runs, f"--export={kept}"])
+        return
+    exported = f"--figures={kept / 'figures'}", f"--export={kept}", "--full", "--paper"
+    yield call(["report", in_runs, data_dir, *exported])
+    yield call(["report", str(kept), "--verify"])
+    for figure in (kept / "figures").glob("*.*"):
+        is_png = figure.suffix == ".png" and figure.stem.startswith(tuple(folder.get("png", ())))
+        if figure.suffix != ".svg" and not is_png:
+            figure.unlink()
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -207,21 +131,26 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs-dir", type=Path, default=Locations.of().runs_dir / "results")
     parser.add_argument("--results", type=Path, default=FOLDER.parent / "results")
     options = parser.parse_args(words)
+    folders = {
+        folder["name"]: folder for folder in tomllib.loads(options.plan.read_text())["folder"]
+    }
+    for name in options.folder or ():
+        if name not in folders:
+            parser.error(f"--folder: no folder {name!r}. Valid: {', '.join(folders)}.")
+    codes = {}
     try:
-        plan = read_plan(options.plan)
-        names = [each.name for each in plan]
-        for name in options.folder or ():
-            if name not in names:
-                raise UsageError(f"--folder: no folder {name!r}. Valid: {', '.join(names)}.")
-        chosen = [each for each in plan if each.name in (options.folder or names)]
-        code = Maker(options).make(chosen)
+        chosen = [folders[name] for name in options.folder or folders]
+        codes = {folder["name"]: [prepare(folder, options.data_dir)] for folder in chosen}
+        for folder in chosen:
+            if codes[folder["name"]] == [0]:
+                codes[folder["name"]] += make(folder, options)
     except KeyboardInterrupt:
         say("Interrupted. The same command resumes.")
         raise SystemExit(INTERRUPTED_EXIT_CODE) from None
     except NcfbenchError as error:
         say(f"Error: {error}")
         raise SystemExit(error.exit_code) from error
-    raise SystemExit(code)
+    raise SystemExit(next((code for of in codes.values() for code in of if code), 0))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`make results`: the plan, the list of cells, what is repeated and what is kept."""
 
 import json
+import tomllib
 
 import make_results as script
 import pytest
@@ -16,26 +17,26 @@ def test_commands_of_the_plan_are_valid(monkeypatch):
     """
     for name in ("MOVIELENS_PLOTS", "MOVIELENS_100K", "MINILM", "ANIME", "YELP", "DEBIAN"):
         monkeypatch.setenv(name, "folder")
-    plan = script.read_plan(script.PLAN)
+    plan = tomllib.loads(script.PLAN.read_text())["folder"]
     both = ["citeulike", "movielens"]
     dear = ["citeulike-transformer", "citeulike-bert", "cite-bert", "anime-bert"]
     rivals = [f"{name}-rivals" for name in both]
     names = [both[0], "citeulike-encoders", both[1], *dear, *rivals]
     names += ["good-start", "frozen-start"]
-    assert [each.name for each in plan] == names
-    for evidence in plan:
+    assert [folder["name"] for folder in plan] == names
+    for folder in plan:
         sweeps = set()
-        for command in [*evidence.commands, *(f"prepare {one}" for one in evidence.prepare)]:
+        for command in [*folder["commands"], *(f"prepare {one}" for one in folder["prepare"])]:
             words = script.split(command)
             parse(words)
             if words[0] == "sweep":
                 sweeps.add(words[1])
-        if evidence.name not in both:
+        if folder["name"] not in both:
             assert sweeps <= {"rivals", "paper-speedup"}
             continue
         claims = {"paper-plain", "paper-recall", "paper-strata", "paper-negatives"}
         assert claims | {"paper-coupling"} <= sweeps <= preset_paths().keys()
-        assert any(command.startswith("audit ") for command in evidence.commands)
+        assert any(command.startswith("audit ") for command in folder["commands"])
 
 
 PLAN = """[[folder]]
