@@ -7,7 +7,6 @@ of :mod:`ncfbench.runs.quality`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -16,6 +15,9 @@ from numpy.typing import NDArray
 
 Scores: TypeAlias = Callable[[NDArray[np.integer]], NDArray[np.float32]]
 """Returns the scores of all candidates for some users, float32[users, C]."""
+
+FEW = 3
+"""Links of a user that are counted one by one: to sort his candidates takes longer."""
 
 
 class Ranks(NamedTuple):
@@ -84,17 +86,17 @@ def ranks_among(
         row_of: the row of each, ascending.
         n_left_out: scores of each row that are -inf, as left out.
     """
-    size, ordered = rows.shape[1], np.sort(rows, axis=1)
+    size, (below, at_most) = rows.shape[1], np.empty((2, len(linked)), np.int64)
     ends = np.searchsorted(row_of, np.arange(len(rows) + 1)).tolist()
-    parts = [slice(*pair) for pair in itertools.pairwise(ends)]
-    below = np.empty(len(linked), np.int64)
-    for row, part in zip(ordered, parts, strict=True):
-        below[part] = row.searchsorted(linked[part])
-    at_most, following = below + 1, np.minimum(below + 1, size - 1)
-    is_tied = (following > below) & (ordered[row_of, following] == linked)
-    for number in np.unique(row_of[is_tied]):
-        part = parts[number]
-        at_most[part] = ordered[number].searchsorted(linked[part], "right")
+    for row, start, stop in zip(rows, ends, ends[1:], strict=False):
+        if stop - start > FEW:
+            ordered, part = np.sort(row), slice(start, stop)
+            below[part] = ordered.searchsorted(linked[part])
+            at_most[part] = ordered.searchsorted(linked[part], "right")
+        else:
+            for link in range(start, stop):
+                below[link] = np.count_nonzero(row < linked[link])
+                at_most[link] = np.count_nonzero(row <= linked[link])
     is_nan, excluded = np.isnan(linked), n_left_out[row_of]
     equal = at_most - below - 1 - excluded * (linked == -np.inf)
     above = np.where(is_nan, size - excluded - 1, size - at_most)
