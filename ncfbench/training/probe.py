@@ -67,17 +67,18 @@ class ProbeLinks(NamedTuple):
             # The logarithm of a sampled sum is biased: a listwise loss takes fewer links instead,
             # and all items for each.
             share = np.ones(len(nodes)) if listwise else noise.probability[nodes]
-            negative, weight = None, np.tile(share, (size, 1))
+            negative, weight = None, np.tile(share.astype(np.float32), (size, 1))
             if config.mask:
                 weight[graph.linked_block(user, nodes)] = 0
         else:
             drawn = noise.draw(streams.generator("negatives"), size * config.probe_negatives)
             drawn = drawn.reshape(size, config.probe_negatives)
-            negative, weight = index[drawn], np.full(drawn.shape, 1 / config.probe_negatives)
+            negative = index[drawn]
+            weight = np.full(drawn.shape, np.float32(1 / config.probe_negatives))
             if config.mask:
                 weight[graph.linked(user[:, None], drawn)] = 0
         item = index[graph.link_item[links]]
-        return cls(user, item, negative, weight.astype(np.float32), nodes)
+        return cls(user, item, negative, weight, nodes)
 
 
 def compiled_sum(loss: Loss, lambda_: float | None, user_l2: float) -> Any:
