@@ -6,7 +6,7 @@ For a user, s' = (s - mean) / deviation over his candidates, and a blend of weig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -34,15 +34,14 @@ class Blend:
     def __init__(self, floor: Scores, run: Scores, held_out: HeldOut) -> None:
         self._parts, self._held_out = (floor, run), held_out
 
-    def evaluate(self, weight: float) -> Evaluation:
-        """Return the quality of the links, ranked with a weight of the run."""
-        shares = np.float32(1 - weight), np.float32(weight)
+    def evaluate(self, weights: Sequence[float]) -> list[Evaluation]:
+        """Return the quality of the links, ranked with each of some weights of the run."""
 
-        def blended(users: NDArray[np.integer]) -> Float32:
+        def blended(users: NDArray[np.integer]) -> Iterator[Float32]:
             floor, run = (self._standardised(part(users), users) for part in self._parts)
-            return shares[0] * floor + shares[1] * run
+            return (np.float32(1 - weight) * floor + np.float32(weight) * run for weight in weights)
 
-        return self._held_out.evaluate(blended)
+        return self._held_out.evaluate_all(blended)
 
     def choose(self, metric: str) -> tuple[float, dict[float, float], Evaluation]:
         """Return the weight of the largest value of a metric, of equal ones the nearest to a half;
@@ -51,7 +50,7 @@ class Blend:
         Args:
             metric: a name of :data:`ncfbench.storage.schemas.QUALITY`, such as ``recall_at_50``.
         """
-        tried = {weight: self.evaluate(weight) for weight in WEIGHTS}
+        tried = dict(zip(WEIGHTS, self.evaluate(WEIGHTS), strict=True))
         heights = {weight: float(tried[weight].figures[metric] or 0.0) for weight in WEIGHTS}
         best = max(WEIGHTS, key=lambda weight: (heights[weight], -abs(weight - 0.5)))
         return best, heights, tried[best]

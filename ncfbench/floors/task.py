@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -18,7 +19,7 @@ from ncfbench.data.lsa import Ids, tfidf
 from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
 from ncfbench.runs.quality import Evaluation, Ranking
-from ncfbench.runs.ranks import Scores, by_user, rank_links
+from ncfbench.runs.ranks import Ranks, Scores, by_user, rank_links
 from ncfbench.storage.schemas import EVALUATED, OF_USERS
 
 Features: TypeAlias = "sparse.csr_array | Float32"
@@ -75,15 +76,11 @@ class Task:
     @cached_property
     def first_alike(self) -> Ids:
         """The first item of the same content as each item."""
-        content: Any = self.content
-        if isinstance(content, sparse.sparray):
-            ends = zip(content.indptr, content.indptr[1:], strict=False)
-            rows = [
-                content.indices[first:last].tobytes() + content.data[first:last].tobytes()
-                for first, last in ends
-            ]
-        else:
-            rows = [row.tobytes() for row in content]
+        content = sparse.csr_array(self.content)
+        rows = [
+            content.indices[first:last].tobytes() + content.data[first:last].tobytes()
+            for first, last in itertools.pairwise(content.indptr.tolist())
+        ]
         first_of: dict[bytes, int] = {}
         return np.array([first_of.setdefault(row, item) for item, row in enumerate(rows)])
 
@@ -139,12 +136,11 @@ class HeldOut:
         for split in EVALUATED:
             users, items = dataset.links(split)
             linked = np.unique(users)
-            if len(linked) > MOST_RANKED_USERS:
-                drawn = linked[draw_users(len(linked), MOST_RANKED_USERS, SEED)]
-                is_drawn = np.isin(users, drawn)
-                users, items = users[is_drawn], items[is_drawn]
+            drawn = linked[draw_users(len(linked), MOST_RANKED_USERS, SEED)]
             if len(linked):
-                splits[split] = cls(task, users, items, dataset.candidates(split))
+                of_drawn = np.isin(users, drawn)
+                ends = users[of_drawn], items[of_drawn]
+                splits[split] = cls(task, *ends, dataset.candidates(split))
         return splits
 
     def __init__(self, task: Task, users: Ids, items: Ids, candidates: Ids) -> None:
@@ -165,8 +161,25 @@ class HeldOut:
         Args:
             block_users: users whose scores are asked for at a time.
         """
+        return self.evaluate_all(lambda users: [scores(users)], block_users)[0]
+
+    def evaluate_all(
+        self, scores: Callable[[Ids], Iterable[Float32]], block_users: int | None = None
+    ) -> list[Evaluation]:
+        """Return :meth:`evaluate` of several scores, which are computed together."""
         size = block_users or max(BLOCK_SCORES // len(self.candidates), 1)
-        return self.ranking(rank_links(scores, self._users, self._index, size, self.left_out))
+        first = np.flatnonzero(np.diff(self._users, prepend=-1))
+        ranks = []
+        for links in np.split(np.arange(len(self._users)), first[size::size]):
+            several = scores(np.unique(self._users[links]))
+            ranks.append([self._rank(links, of) for of in several])
+        by_scores = zip(*ranks, strict=True)
+        return [self.ranking(Ranks(*np.concatenate(of, axis=1))) for of in by_scores]
+
+    def _rank(self, links: Ids, scores: Float32) -> Ranks:
+        """Rank all links of some users by these users' scores."""
+        users, index = self._users[links], self._index[links]
+        return rank_links(lambda _: scores, users, index, len(scores), self.left_out)
 
 
 def columns_of_split(split: Split, quality: Evaluation) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def blend_run(
         "weights": [*heights],
         "heights": [*heights.values()],
         **columns_of_split("validation", quality),
-        **columns_of_split("test", blend_of("test").evaluate(weight)),
+        **columns_of_split("test", blend_of("test").evaluate([weight])[0]),
         "seconds": time.perf_counter() - begin,
     }
     if replaces or present is None:
