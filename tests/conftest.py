@@ -26,7 +26,7 @@ import jax
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from jax._src.lru_cache import LRUCache
 from typer.main import get_command
 
@@ -45,8 +45,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # The same examples in every run, without limits on times; `make test-long` draws others.
-settings.register_profile("same", derandomize=True, deadline=None)
-settings.register_profile("random", deadline=None)
+more = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+settings.register_profile("same", derandomize=True, **more)
+settings.register_profile("random", **more)
 settings.load_profile("same")
 # Imports and pytest's rewriting of asserts make millions of objects, and hardly a cycle.
 gc.disable()

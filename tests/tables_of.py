@@ -1,23 +1,20 @@
-"""Small tables of links and items as files of every format, and the data set that is prepared of
-two files.
+"""Small tables of links and items as files of every format, files of MIND as they are published,
+and the data sets that are prepared of them.
 """
 
 import bz2
 import csv
 import gzip
 import json
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ncfbench import data
 from ncfbench.data import store
-from ncfbench.data.sources.custom import Options
+from ncfbench.data.sources import custom, mind
 
-Row = Mapping[str, Any]
 LINKS = [
     {"userId": 7, "movieId": 30, "rating": 4.0, "timestamp": 50},
     {"userId": 10, "movieId": 5, "rating": 2.5, "timestamp": 10},
@@ -58,7 +55,7 @@ def squeezed(path, rows, squeeze):
     return path
 
 
-FORMATS: dict[str, Callable[[Path, Sequence[Row]], Path]] = {
+FORMATS = {
     "csv": as_csv,
     "jsonl": as_jsonl,
     "parquet": as_parquet,
@@ -74,23 +71,20 @@ FORMATS: dict[str, Callable[[Path, Sequence[Row]], Path]] = {
 
 def prepare(folder, links=LINKS, items=ITEMS, **options):
     """Prepare files, or rows as CSV files r.csv and m.csv; return the data set and the messages."""
-    given = {"r.csv": links, "m.csv": items}
     one, two = (
         rows if isinstance(rows, Path) else as_csv(folder / name, rows)
-        for name, rows in given.items()
+        for name, rows in (("r.csv", links), ("m.csv", items))
     )
-    said: list[str] = []
+    said = []
     usual = {"validation_fraction": 0.0, "test_fraction": 0.34}
-    chosen = Options(links=one, items=two, **(usual | options))
+    chosen = custom.Options(links=one, items=two, **(usual | options))
     data.prepare("custom", chosen, folder / "data", "x", replace=True, say=said.append)
     return store.load(folder / "data", "x"), said
 
 
 def ids_of(ids):
     """The source's ids of users or items, which there must be."""
-    assert ids is not None
-    found: list[str] = ids.to_pylist()
-    return found
+    return ids.to_pylist()
 
 
 def named(dataset, users, items):
@@ -114,3 +108,40 @@ def texts_of(dataset):
 def words_of(dataset):
     """The words of each item by its id."""
     return dict(zip(ids_of(dataset.item_ids), texts_of(dataset), strict=True))
+
+
+def news(id_, title, abstract="", category="sports", subcategory="golf"):
+    return f"{id_}\t{category}\t{subcategory}\t{title}\t{abstract}\thttps://example.com/{id_}\t[]\t[]\n"
+
+
+def behavior(number, user, history, impressions):
+    return f"{number}\t{user}\t11/12/2019 2:14:46 PM\t{history}\t{impressions}\n"
+
+
+NEWS = [
+    news("N10", 'The "Old" dog', "An old dog, at 10:30."),
+    news("N2", "Red fish"),
+    news("N9", 'A " quote', "fish", "news", "newsworld"),
+    news("N1", "Never clicked", "dog"),
+]
+BEHAVIORS = [
+    behavior(1, "U20", "N9 N77", "N10-1 N2-0 N1-0"),
+    behavior(2, "U3", "", "N2-1 N10-1"),
+    behavior(3, "U20", "N9 N77", "N10-1 N9-0"),
+    behavior(4, "U100", "N2", "N1-0 N88-1"),
+    behavior(5, "U4", "N10 N9", "N1-0"),
+]
+
+
+def write_mind(folder, news_lines=NEWS, behaviors=BEHAVIORS):
+    folder.mkdir(parents=True)
+    (folder / "news.tsv").write_text("".join(news_lines), encoding="utf-8")
+    (folder / "behaviors.tsv").write_text("".join(behaviors), encoding="utf-8")
+    return folder
+
+
+def prepare_mind(folder, data_dir, **options):
+    said = []
+    usual = {"test_fraction": 0.0, "validation_fraction": 0.0}
+    chosen = mind.Options(from_=folder, **(usual | options))
+    return data.prepare("mind", chosen, data_dir, replace=True, say=said.append), said

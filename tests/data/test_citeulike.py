@@ -1,16 +1,14 @@
 """Both CiteULike sources on made-up files in the published formats, with the quirks of the real
-ones, and on damaged ones.
+ones.
 """
 
 import csv
 import hashlib
 import io
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from invoked import check, invoke
 from tables_of import texts_of
@@ -26,7 +24,6 @@ from ncfbench.data.sources.citeulike import Options, OptionsT, read_articles, re
 from ncfbench.errors import DataError, UsageError, VerificationError
 
 HEADER = ["doc.id", "title", "citeulike.id", "raw.title", "raw.abstract"]
-HEAD = ",".join(HEADER).encode()
 RAW = b"""##0
 Red &#34;Fish&#34 &amp; chips
 for 60 000 caf\xc3\xa9s
@@ -79,81 +76,67 @@ def folder_t(tmp_path):
 
 
 def prepare(folder, tmp_path, **options):
-    """Prepare the files of ``folder`` or ``folder_t``."""
-    said: list[str] = []
+    """Prepare the files of ``folder`` or ``folder_t``; return the data set and the messages."""
+    said, is_a = [], folder.name == "source"
     usual = {"test_fraction": 0.25, "validation_fraction": 0.0, "allow_unverified": True}
-    is_a = folder.name == "source"
     chosen = (Options if is_a else OptionsT)(from_=folder, **(usual | options))
     name = "citeulike" if is_a else "citeulike-t"
-    return data.prepare(name, chosen, tmp_path / "data", replace=True, say=said.append), said
+    data.prepare(name, chosen, tmp_path / "data", replace=True, say=said.append)
+    return store.load(tmp_path / "data", name), said
 
 
-def words_in(data_dir, name):
-    return [" ".join(words) for words in texts_of(store.load(data_dir, name))]
+def check_content(dataset, links, texts):
+    assert [" ".join(words) for words in texts_of(dataset)] == texts
+    assert sorted(zip(dataset.users.tolist(), dataset.items.tolist(), strict=True)) == links
+    assert dataset.manifest["statistics"]["links"] == len(links)
 
 
 def test_a_small_library_by_hand(folder, tmp_path):
-    manifest, said = prepare(folder, tmp_path, text=("title", "abstract", "tags"))
-    dataset = store.load(tmp_path / "data", "citeulike")
-    assert words_in(tmp_path / "data", "citeulike") == [
+    """A link that is given twice counts once."""
+    texts = [
         "red fish blue green fish big fish pet",
         "old dog",
         "fish dog red dog",
         "empty big fish",
         "new cat cat cat red dog pet",
     ]
-    links = sorted(zip(dataset.users.tolist(), dataset.items.tolist(), strict=True))
-    assert links == [(0, 0), (0, 2), (0, 4), (1, 2), (2, 1), (2, 3)]
-    assert manifest["statistics"]["links"] == 6
-    assert manifest["files"]["users.dat"]["verified"] is False
-    assert any("users.dat is not the published file" in text for text in said)
+    links = [(0, 0), (0, 2), (0, 4), (1, 2), (2, 1), (2, 3)]
+    for users, repeated in (("3 0 2 4", False), ("5 0 2 0 4 2", True)):
+        (folder / "users.dat").write_text(f"{users}\n1 2\n2 1 3\n")
+        dataset, said = prepare(folder, tmp_path, text=("title", "abstract", "tags"))
+        check_content(dataset, links, texts)
+        assert dataset.manifest["files"]["users.dat"]["verified"] is False
+        assert any("users.dat is not the published file" in text for text in said)
+        assert any("2 links twice" in text for text in said) == repeated
 
 
 def test_options_decide_the_text(folder, tmp_path):
     tags, _ = prepare(folder, tmp_path, text=("tags",), min_count=2, max_length=1)
-    assert tags["statistics"]["vocabulary"] == 5
-    assert tags["statistics"]["words_max"] == 1
-    assert tags["statistics"]["items_without_text"] == 1
-    assert set(tags["files"]) == {"users.dat", "item-tag.dat", "tags.dat"}
-    title, _ = prepare(folder, tmp_path, text=("title",))
-    assert title["fingerprint"] != tags["fingerprint"]
+    counts = [tags.manifest["statistics"][name] for name in ("vocabulary", "words_max")]
+    assert [*counts, tags.manifest["statistics"]["items_without_text"]] == [5, 1, 1]
+    assert set(tags.manifest["files"]) == {"users.dat", "item-tag.dat", "tags.dat"}
+    assert prepare(folder, tmp_path, text=("title",))[0].fingerprint != tags.fingerprint
 
 
 def test_texts_in_full_by_hand(folder_t, tmp_path):
-    manifest, said = prepare(folder_t, tmp_path)
-    assert words_in(tmp_path / "data", "citeulike-t") == [
-        "red fish chips for 60 000 cafés",
-        "",
-        "a caf dog old 2 dog",
-        "old dog",
-    ]
-    dataset = store.load(tmp_path / "data", "citeulike-t")
-    links = sorted(zip(dataset.users.tolist(), dataset.items.tolist(), strict=True))
-    assert links == [(0, 0), (0, 2), (1, 1), (2, 0), (2, 3)]
-    assert set(manifest["files"]) == {"users.dat", "rawtext.dat"}
-    warnings = [text for text in said if "UTF-8" in text]
-    assert warnings == [
-        "Warning: rawtext.dat has 1 lines with bytes that are not valid UTF-8 (the first: line 7);"
-        " each such byte counts as a separator."
-    ]
-
-
-def test_the_command_to_repeat(folder_t, tmp_path):
-    manifest, _ = prepare(folder_t, tmp_path)
+    dataset, said = prepare(folder_t, tmp_path)
+    texts = ["red fish chips for 60 000 cafés", "", "a caf dog old 2 dog", "old dog"]
+    check_content(dataset, [(0, 0), (0, 2), (1, 1), (2, 0), (2, 3)], texts)
+    assert set(dataset.manifest["files"]) == {"users.dat", "rawtext.dat"}
+    (warning,) = (text for text in said if "UTF-8" in text)
+    assert "rawtext.dat has 1 lines with bytes that are not" in warning
+    assert "(the first: line 7)" in warning
     assert (
-        prepare_command("citeulike-t", manifest)
+        prepare_command("citeulike-t", dataset.manifest)
         == "ncfbench prepare citeulike-t --from FOLDER --allow-unverified"
         "  # from Python, with test_fraction=0.25, validation_fraction=0.0"
     )
-    (folder_t / "rawtext.dat").unlink()
-    with pytest.raises(DataError, match=r"rawtext\.dat is missing"):
-        prepare(folder_t, tmp_path)
 
 
 def test_texts_beyond_every_library_are_counted(folder_t, tmp_path):
     (folder_t / "users.dat").write_text("2 0 1\n1 1\n")
-    manifest, said = prepare(folder_t, tmp_path)
-    assert manifest["statistics"]["items"] == 4
+    dataset, said = prepare(folder_t, tmp_path)
+    assert dataset.n_items == 4
     assert "Warning: of 4 texts the last 2 are of articles in nobody's library." in said
 
 
@@ -161,9 +144,11 @@ def test_word_pieces(folder, tmp_path):
     """Articles and tags as pieces, which the vocabulary of the tokenizer numbers."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "vocab.txt").write_text("\n".join(PIECES) + "\n")
-    words = ["prepare", "citeulike", "--from", folder, "--allow-unverified", "--text", "title,tags"]
+    words = ["prepare", "citeulike", "--from", folder, "--text", "title,tags"]
     words += ["--tokenizer", tmp_path / "model", "--data-dir", tmp_path / "data"]
-    check(invoke(*words), 0)
+    check(invoke(*words), 4, "is not the published file")
+    shown = "Data set citeulike", "published", "16,980", "Fingerprint"
+    check(invoke(*words, "--allow-unverified"), 0, *shown)
     dataset = store.load(tmp_path / "data", "citeulike")
     first = [PIECES[token] for token in dataset.texts[0]]
     assert first == ["[CLS]", "red", "fish", *["[UNK]"] * 2, "fish", "[UNK]", "[SEP]"]
@@ -176,21 +161,13 @@ def test_only_a_changed_file_is_prepared_again(folder, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(citeulike, "read", lambda *_: pytest.fail("parsed again"))
         again, said = prepare(folder, tmp_path)
-    assert again == first == prepare(folder, tmp_path / "b")[0]
+    assert again.manifest == first.manifest == prepare(folder, tmp_path / "b")[0].manifest
     assert any("Already prepared" in text for text in said)
     (folder / "users.dat").write_text("1 0\n1 1\n1 3\n")
     changed, _ = prepare(folder, tmp_path)
-    assert changed["fingerprint"] != first["fingerprint"]
-    assert [path.name for path in (tmp_path / "data/citeulike").iterdir() if path.is_dir()] == [
-        changed["fingerprint"][:12]
-    ]
-
-
-def test_links_given_twice_count_once_with_a_warning(folder, tmp_path):
-    (folder / "users.dat").write_text("4 0 2 0 4\n1 2\n2 1 3\n")
-    manifest, said = prepare(folder, tmp_path)
-    assert manifest["statistics"]["links"] == 6
-    assert any("1 links twice" in text for text in said)
+    assert changed.fingerprint != first.fingerprint
+    folders = [path.name for path in (tmp_path / "data/citeulike").iterdir() if path.is_dir()]
+    assert folders == [changed.fingerprint[:12]]
 
 
 def test_unpublished_files_are_refused_with_both_ids(folder, tmp_path):
@@ -203,57 +180,12 @@ def test_unpublished_files_are_refused_with_both_ids(folder, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("users.dat", b"", "users.dat is empty"),
-        ("users.dat", b"0\n0\n", "names no item"),
-        ("users.dat", b"3 0 2 4\n1 2\n3 1 3", "line 3: says 3 items and lists 2"),
-        ("users.dat", b"3 0 2 5\n", "line 1: item 5 is outside 0..4"),
-        ("users.dat", b"2 0 -1\n", "item -1 is outside"),
-        ("users.dat", b"1 0\nx 1\n", "line 2: expected whole numbers"),
-        ("users.dat", b"1 0\n\n1 1\n", "line 2: expected whole numbers"),
-        ("users.dat", b"1 0\n1 \xff\n", "line 2: byte 0xff is not valid UTF-8"),
-        ("users.dat", b"1 99999999999999999999999\n", "outside 0..4"),
-        ("raw-data.csv", b"", "raw-data.csv is empty"),
-        ("raw-data.csv", b"doc.id,title,raw.title\n1,a,A\n", "lacks the column 'raw.abstract'"),
-        ("raw-data.csv", HEAD + b"\n", "title ends after 0"),
-        ("raw-data.csv", HEAD + b'\n1,a,1,"A","b\n', "line 2: a quotation mark is never closed"),
-        ("raw-data.csv", HEAD + b"\n1,a,1,A\n", "line 2: 4 fields where the header has 5"),
-        ("raw-data.csv", HEAD + b"\n2,a,1,A,b\n", "doc.id '2' where 1 was expected"),
-        ("raw-data.csv", HEAD + b"\n1,a,1,A,b\xe9\n", "line 2: byte 0xe9 is not valid UTF-8"),
-        ("item-tag.dat", b"2 0 1\n0\n1 3\n1 0\n0\n", "line 3: tag 3 is outside 0..2"),
-        ("item-tag.dat", b"2 0 1\n0\n1 2\n", "disagree about the number of items"),
-        ("tags.dat", b"", "tags.dat is empty"),
-        ("rawtext.dat", b"", "rawtext.dat is empty"),
-        ("rawtext.dat", b"\n\n", "rawtext.dat has no text"),
-        ("rawtext.dat", b"\nfish\n##0\n", "rawtext.dat, line 2: expected ##0, found 'fish'"),
-        ("rawtext.dat", b"##0\nfish\n##2\n", "rawtext.dat, line 3: expected ##1, found '##2'"),
-        ("rawtext.dat", b"##0\n##1\n##0\n", "rawtext.dat, line 3: expected ##2, found '##0'"),
-        ("rawtext.dat", b"##1\nfish\n", "rawtext.dat, line 1: expected ##0, found '##1'"),
-        ("rawtext.dat", b"##0\nfish\n##1\n##2\n", "users.dat, line 3: item 3 is outside 0..2"),
-    ],
-)
-def test_damaged_files_are_named_with_the_line(folder, folder_t, tmp_path, name, content, message):
-    source: Path = folder
-    options: dict[str, Any] = {"text": ("title", "abstract", "tags")}
-    if not (folder / name).exists():
-        source, options = folder_t, {}
-    good, _ = prepare(source, tmp_path, **options)
-    (source / name).write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        prepare(source, tmp_path, **options)
-    assert message in str(caught.value)
-    kept = store.load(tmp_path / "data", good["name"]).fingerprint
-    assert kept == good["fingerprint"], "the previous data set is lost"
-
-
-def test_missing_files_and_folders(folder, tmp_path):
+def test_missing_files_and_folders(folder, folder_t, tmp_path):
     (folder / "users.dat").unlink()
-    with pytest.raises(DataError, match="users.dat is missing"):
-        prepare(folder, tmp_path)
-    with pytest.raises(DataError, match=r"users\.dat is missing\. --from takes the folder"):
-        prepare(tmp_path / "nowhere", tmp_path)
+    (folder_t / "rawtext.dat").unlink()
+    for place, name in ((folder, "users"), (folder_t, "rawtext"), (tmp_path / "none", "users")):
+        with pytest.raises(DataError, match=rf"{name}\.dat is missing\. --from takes the folder"):
+            prepare(place, tmp_path)
 
 
 def test_invalid_bytes_are_replaced_only_on_request(tmp_path):
@@ -264,20 +196,10 @@ def test_invalid_bytes_are_replaced_only_on_request(tmp_path):
     assert list(read_lines(path, "replace")) == ["one\n", "\ufffdt\ufffd\n", "three \ufffd\n"]
 
 
-def test_the_command(folder_t, tmp_path):
-    place = ["--data-dir", tmp_path / "data"]
-    words = ["prepare", "citeulike-t", *place, "--from"]
-    check(invoke(*words, folder_t), 4, "is not the published file")
-    done = invoke(*words, folder_t, "--allow-unverified")
-    check(done, 0, "Data set citeulike-t", "published", "25,975", "Fingerprint")
-    check(invoke(*words, tmp_path / "none"), 3, "--from takes the folder")
-
-
 # --- parsers by property
 
 
 @given(st.lists(st.lists(st.integers(0, 30), max_size=6), min_size=1, max_size=8).filter(any))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_lists_come_back(tmp_path, lists):
     path = tmp_path / "lists.dat"
     path.write_text("".join(f"{len(row)} {' '.join(map(str, row))}\n" for row in lists))
@@ -293,7 +215,6 @@ def test_lists_come_back(tmp_path, lists):
         min_size=1,
     )
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_articles_come_back_whatever_they_hold(tmp_path, rows):
     path = tmp_path / "raw-data.csv"
     path.write_bytes(articles(rows).encode())

@@ -6,7 +6,7 @@ import gzip
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from invoked import check, invoke
 from tables_of import (
@@ -90,30 +90,24 @@ def test_ratings_with_a_threshold(tmp_path):
     assert any("below the threshold, which are not links: 3." in line for line in said)
 
 
-@pytest.mark.parametrize(
-    ("times", "form"),
-    [
-        ([50, 10, 20, 30, 45, 99], "csv"),
-        ([1.5, 1.1, 1.2, 1.3, 1.4, 9.0], "parquet"),
-        ([f"2019-11-{day} 05:53:12" for day in (25, 10, 12, 13, 14, 30)], "jsonl"),
-    ],
-)
-def test_the_newest_items_are_held_out(tmp_path, times, form):
+def splits_of(dataset):
+    return dict(zip(ids_of(dataset.item_ids), dataset.split.tolist(), strict=True))
+
+
+def test_the_newest_items_are_held_out(tmp_path):
     """First links: item 5 at 10, item 100 at 30, item 30 at 45 (not 50)."""
-    rows = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
-    links = FORMATS[form](tmp_path / f"r.{form}", rows)
     options = {"hold_out": "newest-items", "time_column": "timestamp"}
-    dataset, _ = prepare(tmp_path, links, validation_fraction=0.5, **options)
-    found = dict(zip(ids_of(dataset.item_ids), dataset.split.tolist(), strict=True))
-    assert found == {"5": 0, "100": 1, "30": 2}
+    for times in ([50, 10, 20, 30, 45, 99], [1.5, 1.1, 1.2, 1.3, 1.4, 9.0]):
+        links = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
+        dataset, _ = prepare(tmp_path, links, validation_fraction=0.5, **options)
+        assert splits_of(dataset) == {"5": 0, "100": 1, "30": 2}
 
 
 def test_a_given_split_is_used(tmp_path):
     marks = ["Train", " dev", "test", "train"]
     items = [row | {"split": mark} for row, mark in zip(ITEMS, marks, strict=True)]
     dataset, said = prepare(tmp_path, LINKS, items)
-    found = dict(zip(ids_of(dataset.item_ids), dataset.split.tolist(), strict=True))
-    assert found == {"100": 0, "5": 1, "30": 2}
+    assert splits_of(dataset) == {"100": 0, "5": 1, "30": 2}
     assert "Held out: as column split says" in said[1]
     random, _ = prepare(tmp_path, LINKS, items, hold_out="items")
     assert random.manifest["options"]["split_column"] is None
@@ -138,9 +132,8 @@ def test_other_columns_are_no_split(tmp_path, name, marks, row):
     items = [item | {name: mark} for item, mark in zip(ITEMS, marks, strict=True)]
     dataset, said = prepare(tmp_path, LINKS, items)
     assert dataset.fingerprint == plain.fingerprint
-    assert any(line.startswith(f"Warning: {name} of m.csv is not used") for line in said) == (
-        row > 0
-    )
+    was_told = any(line.startswith(f"Warning: {name} of m.csv is not used") for line in said)
+    assert was_told == (row > 0)
     prepare(tmp_path, LINKS, items, hold_out="items")
     if row:
         with pytest.raises(DataError, match=rf"m.csv, line {row}: {name} .* is none of train, val"):
@@ -150,27 +143,20 @@ def test_other_columns_are_no_split(tmp_path, name, marks, row):
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_tokens_that_are_already_made(tmp_path, form):
     """Those of a list are taken as they are; those of a text end at spaces."""
-    rows = [
-        {"id": 5, "tokens": ["New York", "", " A.B", None]},
-        {"id": 30, "tokens": None},
-        {"id": 100, "tokens": ["a"]},
-    ]
-    dataset, _ = prepare(tmp_path, LINKS, FORMATS[form](tmp_path / f"m.{form}", rows))
-    assert words_of(dataset) == {"5": ["New York", " A.B"], "30": [], "100": ["a"]}
-    rows = [
-        {"id": 5, "tokens": "New York  A.B"},
-        {"id": 30, "tokens": ""},
-        {"id": 100, "tokens": "a"},
-    ]
-    dataset, _ = prepare(tmp_path, LINKS, FORMATS[form](tmp_path / f"m.{form}", rows))
-    assert words_of(dataset) == {"5": ["New", "York", "A.B"], "30": [], "100": ["a"]}
-    rows[0]["tokens"] = "[CLS] New York [SEP]"
-    dataset, _ = prepare(tmp_path, LINKS, FORMATS[form](tmp_path / f"m.{form}", rows))
-    assert words_of(dataset)["5"] == ["[CLS]", "New", "York", "[SEP]"]
+
+    def prepared(*tokens):
+        rows = [{"id": i, "tokens": of} for i, of in zip((5, 30, 100), tokens, strict=True)]
+        return prepare(tmp_path, LINKS, FORMATS[form](tmp_path / f"m.{form}", rows))[0]
+
+    lists = prepared(["New York", "", " A.B", None], None, ["a"])
+    assert words_of(lists) == {"5": ["New York", " A.B"], "30": [], "100": ["a"]}
+    texts = prepared("New York  A.B", "", "a")
+    assert words_of(texts) == {"5": ["New", "York", "A.B"], "30": [], "100": ["a"]}
+    pieces = prepared("[CLS] New York [SEP]", "", "a")
+    assert words_of(pieces)["5"] == ["[CLS]", "New", "York", "[SEP]"]
     for written in (str(["New York", "a"]), json.dumps(["New York", "a"])):
-        rows[2]["tokens"] = written
         with pytest.raises(DataError, match=r"(line|row) 3: tokens is a list written as text"):
-            prepare(tmp_path, LINKS, FORMATS[form](tmp_path / f"m.{form}", rows))
+            prepared("a", "", written)
 
 
 @given(
@@ -189,22 +175,15 @@ def test_tokens_that_are_already_made(tmp_path, form):
     ),
     st.sampled_from(["csv", "tsv", "jsonl", "parquet"]),
 )
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
-)
+@settings(max_examples=25)
 def test_any_ids_and_texts_come_back(tmp_path, ids, texts, form):
-    links = FORMATS[form](tmp_path / f"r.{form}", [{"user": id_, "item": id_} for id_ in ids])
-    items = FORMATS[form](
-        tmp_path / f"m.{form}",
-        [{"item": id_, "text": text + " w"} for id_, text in zip(ids, texts, strict=False)],
-    )
-    dataset, _ = prepare(tmp_path, links, items, test_fraction=0.0)
-    stripped = [id_.strip() for id_ in ids]
-    assert named_links(dataset) == sorted((id_, id_) for id_ in stripped)
-    expected = {
-        id_: tokenize(text + " w")[:300] for id_, text in zip(stripped, texts, strict=False)
-    }
-    assert words_of(dataset) == expected
+    texts = {id_: text + " w" for id_, text in zip(ids, texts, strict=False)}
+    rows = [{"user": id_, "item": id_, "text": text} for id_, text in texts.items()]
+    one, two = (FORMATS[form](tmp_path / f"{name}.{form}", rows) for name in "rm")
+    more = {"user_column": "user", "text_columns": ("text",), "test_fraction": 0.0}
+    dataset, _ = prepare(tmp_path, one, two, **more)
+    assert named_links(dataset) == sorted((id_.strip(), id_.strip()) for id_ in ids)
+    assert words_of(dataset) == {id_.strip(): tokenize(texts[id_])[:300] for id_ in ids}
 
 
 @pytest.mark.parametrize(
@@ -215,7 +194,6 @@ def test_any_ids_and_texts_come_back(tmp_path, ids, texts, form):
         ({"text_columns": ("a",), "tokens_column": "b"}, UsageError, "exclude each other"),
         ({"rating_threshold": float("nan")}, UsageError, "it must be finite"),
         ({"sample_users": 0}, UsageError, r"^sample_users = 0: it must be at least 1\.$"),
-        ({"max_length": 0}, UsageError, "max_length = 0"),
         ({"user_column": "userid"}, UsageError, "did you mean 'userId'"),
         ({"text_columns": ("titel",)}, UsageError, "did you mean 'title'"),
         ({"rating_column": "stars"}, UsageError, "no such column"),

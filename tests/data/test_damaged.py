@@ -1,40 +1,133 @@
 """Hundreds of damaged files: each is read with a warning, or refused in one paragraph that names
-the file; nothing else happens.
+the file and the line; nothing else happens.
 """
 
+import csv
+import gzip
+import io
+import json
 import random
 import re
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
-from damage import CASES, DAMAGES, HARMLESS, MOST_BYTES
+from tables_of import BEHAVIORS, NEWS, behavior, news
 
 from ncfbench.data import prepare, store
+from ncfbench.data.sources import SOURCES
 from ncfbench.errors import DataError, NcfbenchError
 
-FILES = [(source, name) for source, made in CASES.items() for name in made.files]
-BINARY = {"r.parquet", "m.parquet", "r.csv.gz", "m.jsonl.gz"}
-LIKE_OTHERS = "tsv|jsonl-m|gzip-m|parquet-m|raw-users"
-"""Files that a reader reads which others here meet as well."""
-PLACED = (
-    "latin-1 in the middle",
-    "huge line",
-    "open quote",
-    "not a number",
-    "infinite",
-    "huge number",
+# --- small files in the formats of every source
+
+
+def _table(header, rows):
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([header.split(","), *rows])
+    return out.getvalue().encode()
+
+
+def _jsonl(table):
+    rows = pacsv.read_csv(pa.BufferReader(table)).to_pylist()
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def _parquet(table):
+    out = io.BytesIO()
+    pq.write_table(pacsv.read_csv(pa.BufferReader(table)), out)
+    return out.getvalue()
+
+
+RATINGS = _table(
+    "userId,movieId,rating,timestamp",
+    [(n % 7, n % 11 + 1, 1 + n % 5, 10**9 + 60 * n) for n in range(60)],
 )
-"""Damages of one line of a text: where they are refused, the line is named."""
-STATED = {
-    "line twice",
-    "everything twice",
-    "compressed",
-    "wrong delimiter",
-    "last byte gone",
-    "cut at random",
+MOVIES = _table(
+    "movieId,title,genres", [(n + 1, f'The "{n}." Été, of {n * n}', "Drama|War") for n in range(11)]
+)
+TEXTS = b"id\ttext\n" + b"".join(b"%d\tx y%d\n" % (n, n) for n in range(12))
+ARTICLES = _table(
+    "doc.id,title,citeulike.id,raw.title,raw.abstract",
+    [(n + 1, f"t {n}", 40 + n, f"Title {n}, é", f'an "abstract"\nof {n} words') for n in range(7)],
+)
+USERS = b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n"
+FOLDER = {"from_": Path(), "allow_unverified": True}
+
+
+def _custom(names, links, items, **options):
+    files = dict(zip(names.split(), (links, items), strict=True))
+    paths = dict(zip(("links", "items"), map(Path, files), strict=True))
+    return "custom", paths | options, files
+
+
+NEWEST = {"hold_out": "newest-items"}
+SQUEEZED = (gzip.compress(table, mtime=0) for table in (RATINGS, _jsonl(MOVIES)))
+CASES = {
+    "csv": _custom("r.csv m.csv", RATINGS, MOVIES, rating_threshold=2, **NEWEST),
+    "tsv": _custom("r.tsv m.tsv", RATINGS.replace(b",", b"\t"), TEXTS),
+    "jsonl": _custom("r.jsonl m.jsonl", _jsonl(RATINGS), _jsonl(MOVIES), rating_threshold=2),
+    "parquet": _custom("r.parquet m.parquet", _parquet(RATINGS), _parquet(MOVIES), **NEWEST),
+    "gzip": _custom("r.csv.gz m.jsonl.gz", *SQUEEZED),
+    "citeulike": (
+        "citeulike",
+        {**FOLDER, "text": ("title", "abstract", "tags")},
+        {
+            "users.dat": USERS,
+            "raw-data.csv": ARTICLES,
+            "item-tag.dat": b"2 0 1\n0\n1 2\n1 0\n2 2 1\n1 1\n1 0\n",
+            "tags.dat": b"big-fish\npet\nred_dog\n",
+        },
+    ),
+    "raw": (
+        "citeulike-t",
+        FOLDER,
+        {
+            "users.dat": USERS,
+            "rawtext.dat": b"".join(
+                b"##%d\nA text of %d words,\nin lines \xe2\x80\x93 two\n" % (n, n) for n in range(7)
+            ),
+        },
+    ),
+    "mind": (
+        "mind",
+        {"from_": Path()},
+        {
+            "news.tsv": "".join(NEWS).encode(),
+            "behaviors.tsv": "".join([*BEHAVIORS, behavior(6, "U5", "", "N9-1 N1-1")]).encode(),
+        },
+    ),
 }
-"""Damages that are told from what is left: where such a file is read, something is said."""
+"""Source, options and files by name; a path is relative to the folder of the files."""
+
+
+def write(name, folder):
+    """Write the files of a case, and return the source's options."""
+    source, options, files = CASES[name]
+    folder.mkdir()
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
+    given = {key: folder / of if isinstance(of, Path) else of for key, of in options.items()}
+    return SOURCES[source].load().Options(**given)
+
+
+def prepared(name, options, data):
+    """The error that refuses the files, if one does, and the messages before."""
+    said = []
+    try:
+        prepare(CASES[name][0], options, data, "x", replace=True, say=said.append)
+    except NcfbenchError as error:
+        return error, "\n".join(said)
+    return None, "\n".join(said)
+
+
+# --- what can go wrong with a file, by a seed
+
+MOST_BYTES = 2**18
+"""Bytes that a line may have in these tests."""
 
 
 @pytest.fixture(autouse=True)
@@ -43,34 +136,111 @@ def _quick(monkeypatch):
     monkeypatch.setattr("ncfbench.data.csv_rows.MOST_BYTES", MOST_BYTES)
 
 
-def prepared(source, options, data):
-    """The error that refuses the files, if one does, and the messages before."""
-    said: list[str] = []
-    try:
-        prepare(CASES[source].name, options, data, "x", replace=True, say=said.append)
-    except NcfbenchError as error:
-        return error, "\n".join(said)
-    return None, "\n".join(said)
+def _lines(content):
+    return content.splitlines(keepends=True)
 
 
-@pytest.mark.parametrize("source", CASES)
-def test_undamaged_files_are_prepared(tmp_path, source):
-    error, _ = prepared(source, CASES[source].write(tmp_path / "files"), tmp_path / "data")
-    assert error is None
-    assert store.load(tmp_path / "data", "x").graph.n_links > 3
+def _line(put):
+    """Replace one line, any but the first where there are others."""
+
+    def damaged(content, rng):
+        lines = _lines(content)
+        number = rng.randrange(min(1, len(lines) - 1), len(lines))
+        lines[number] = put(lines[number])
+        return b"".join(lines)
+
+    return damaged
+
+
+def _number(put):
+    """Replace one of the digits behind the first line."""
+
+    def damaged(content, rng):
+        start = content.find(b"\n") + 1
+        digits = [at for at in range(start, len(content)) if content[at : at + 1].isdigit()]
+        index = rng.choice(digits or [0])
+        return content[:index] + put + content[index + 1 :]
+
+    return damaged
+
+
+def _flipped(content, rng):
+    damaged = bytearray(content)
+    for _ in range(3):
+        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+    return bytes(damaged)
+
+
+def _other_delimiters(content, rng):
+    return content.replace(b",", b";").replace(b"\t", b"|").replace(b" ", b",")
+
+
+DAMAGES = {
+    "cut in half": lambda content, rng: content[: len(content) // 2],
+    "cut at random": lambda content, rng: content[: rng.randrange(1, len(content))],
+    "last byte gone": lambda content, rng: content[:-2],
+    "empty": lambda content, rng: b"",
+    "blank lines only": lambda content, rng: b"\n \n\n",
+    "first line only": lambda content, rng: _lines(content)[0],
+    "first line gone": lambda content, rng: b"".join(_lines(content)[1:]),
+    "wrong delimiter": _other_delimiters,
+    "other delimiter in a line": _line(lambda line: line.replace(b",", b";").replace(b" ", b";")),
+    "line twice": _line(lambda line: line + line),
+    "line gone": _line(lambda line: b""),
+    "everything twice": lambda content, rng: content + content,
+    "spaces and commas": _number(b'" 1, 2 "'),
+    "byte order mark": lambda content, rng: b"\xef\xbb\xbf" + content,
+    "windows line ends": lambda content, rng: content.replace(b"\n", b"\r\n"),
+    "latin-1 in the middle": _line(lambda line: line[:-1] + b" caf\xe9 \n"),
+    "utf-16": lambda content, rng: content.decode("utf-8", "replace").encode("utf-16"),
+    "not a number": _number(b"NaN"),
+    "infinite": _number(b"1e999"),
+    "negative": _number(b"-3"),
+    "huge number": _number(b"9" * 40),
+    "nothing there": _number(b""),
+    "huge line": _line(lambda line: line[:-1] + b"x" * MOST_BYTES + b"\n"),
+    "zero bytes": _line(lambda line: line[:-1] + b"\0\0\n"),
+    "open quote": _line(lambda line: b'"' + line),
+    "bits flipped": _flipped,
+    "noise": lambda content, rng: rng.randbytes(300),
+    "compressed": lambda content, rng: gzip.compress(content, mtime=0),
+    "compressed and cut": lambda content, rng: gzip.compress(content, mtime=0)[:-9],
+    "archive": lambda content, rng: b"PK\x03\x04" + content,
+    "web page": lambda content, rng: b"<!DOCTYPE html>\n<html><title>404</title>\n" + content,
+}
+"""Damages of a file's content, by name."""
+HARMLESS = {"windows line ends", "byte order mark"}
+"""Damages that no text file minds."""
+
+
+FILES = [(name, file) for name, (_, _, files) in CASES.items() for file in files]
+BINARY = {"r.parquet", "m.parquet", "r.csv.gz", "m.jsonl.gz"}
+LIKE_OTHERS = "tsv|jsonl-m|gzip-m|parquet-m|raw-users"
+"""Files that a reader reads which others here meet as well."""
+PLACED = {
+    *("latin-1 in the middle", "huge line", "open quote"),
+    *("not a number", "infinite", "huge number"),
+}
+"""Damages of one line of a text: where they are refused, the line is named."""
+STATED = {
+    *("line twice", "everything twice", "compressed"),
+    *("wrong delimiter", "last byte gone", "cut at random"),
+}
+"""Damages that are told from what is left: where such a file is read, something is said."""
 
 
 @pytest.mark.long_cases(LIKE_OTHERS)
 @pytest.mark.parametrize(("source", "name"), FILES)
 def test_damaged_files(tmp_path, source, name):
     """All damages of one file."""
-    options = CASES[source].write(tmp_path / "files")
-    prepared(source, options, tmp_path / "good")
+    options = write(source, tmp_path / "files")
+    assert prepared(source, options, tmp_path / "good")[0] is None
     good = store.load(tmp_path / "good", "x")
+    assert good.graph.n_links > 3
     refused = 0
     for number, (damage, damaged) in enumerate(DAMAGES.items()):
         rng = random.Random(zlib.crc32(f"{source} {name} {damage}".encode()))
-        content = damaged(CASES[source].files[name], rng)
+        content = damaged(CASES[source][2][name], rng)
         (tmp_path / "files" / name).write_bytes(content)
         data = tmp_path / f"data{number}"
         error, said = prepared(source, options, data)
@@ -88,12 +258,8 @@ def test_damaged_files(tmp_path, source, name):
             assert error.exit_code in (2, 3, 4), case
             assert len(refusal) < 1500, case
             assert not re.search(r"\.\.(\s|$)", refusal), case
-            assert (
-                name in refusal
-                or "disagree" in refusal
-                or "Is another file cut off" in refusal
-                or "nothing to train on" in refusal
-            ), case
+            about = (name, "disagree", "Is another file cut off", "nothing to train on")
+            assert any(words in refusal for words in about), case
             assert not (damage in HARMLESS and name not in BINARY), case
             if damage in PLACED and name not in BINARY and "nothing to train on" not in refusal:
                 assert re.search(r"line \d|example", refusal), case
@@ -107,13 +273,13 @@ def test_damaged_files(tmp_path, source, name):
 @pytest.mark.parametrize(("source", "name"), FILES)
 def test_files_that_cannot_be_read(tmp_path, monkeypatch, source, name):
     """Permission is denied, or a folder has the name; both are errors, whoever runs this."""
-    options = CASES[source].write(tmp_path / "files")
+    options = write(source, tmp_path / "files")
     refused, opened = tmp_path / "files" / name, Path.open
 
     def denied(path, *arguments, **more):
         if path == refused:
             raise PermissionError(13, "Permission denied", str(path))
-        return opened(path, *arguments, **more)  # type: ignore[call-overload]
+        return opened(path, *arguments, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", denied)
@@ -129,3 +295,84 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch, source, name):
         assert name in str(error)
         if refused.is_dir():
             refused.rmdir()
+
+
+HEAD = b"doc.id,title,citeulike.id,raw.title,raw.abstract\n"
+
+
+def click(impressions, user="U1"):
+    return behavior(1, user, "N2", impressions).encode()
+
+
+FIRST = NEWS[0].encode()
+DAMAGED = {
+    "citeulike users.dat": [
+        (b"", "users.dat is empty"),
+        (b"0\n0\n", "names no item"),
+        (b"3 0 2 4\n1 2\n3 1 3", "line 3: says 3 items and lists 2"),
+        (b"3 0 2 7\n", "line 1: item 7 is outside 0..6"),
+        (b"2 0 -1\n", "item -1 is outside"),
+        (b"1 0\nx 1\n", "line 2: expected whole numbers"),
+        (b"1 0\n\n1 1\n", "line 2: expected whole numbers"),
+        (b"1 0\n1 \xff\n", "line 2: byte 0xff is not valid UTF-8"),
+        (b"1 99999999999999999999999\n", "outside 0..6"),
+    ],
+    "citeulike raw-data.csv": [
+        (b"", "raw-data.csv is empty"),
+        (b"doc.id,title,raw.title\n1,a,A\n", "lacks the column 'raw.abstract'"),
+        (HEAD, "title ends after 0"),
+        (HEAD + b'1,a,1,"A","b\n', "line 2: a quotation mark is never closed"),
+        (HEAD + b"1,a,1,A\n", "line 2: 4 fields where the header has 5"),
+        (HEAD + b"2,a,1,A,b\n", "doc.id '2' where 1 was expected"),
+        (HEAD + b"1,a,1,A,b\xe9\n", "line 2: byte 0xe9 is not valid UTF-8"),
+    ],
+    "citeulike item-tag.dat": [
+        (b"2 0 1\n0\n1 3\n1 0\n0\n", "line 3: tag 3 is outside 0..2"),
+        (b"2 0 1\n0\n1 2\n", "disagree about the number of items"),
+    ],
+    "citeulike tags.dat": [(b"", "tags.dat is empty")],
+    "raw rawtext.dat": [
+        (b"", "rawtext.dat is empty"),
+        (b"\n\n", "rawtext.dat has no text"),
+        (b"\nfish\n##0\n", "rawtext.dat, line 2: expected ##0, found 'fish'"),
+        (b"##0\nfish\n##2\n", "rawtext.dat, line 3: expected ##1, found '##2'"),
+        (b"##0\n##1\n##0\n", "rawtext.dat, line 3: expected ##2, found '##0'"),
+        (b"##1\nfish\n", "rawtext.dat, line 1: expected ##0, found '##1'"),
+        (b"##0\nfish\n##1\n##2\n", "users.dat, line 1: item 4 is outside 0..2"),
+    ],
+    "mind news.tsv": [
+        (b"", "news.tsv is empty"),
+        (FIRST + b"N3\tsports\tgolf\tTitle\n", "line 2: 4 fields, separated"),
+        (FIRST + b"\n", "news.tsv, line 2: 1 fields"),
+        (b"\t\t\t\t\t\t\t\n", "news.tsv, line 1: '' is no id"),
+        (news("N 1", "a").encode(), "news.tsv, line 1: 'N 1' is no id"),
+        (news("N2", "caf\xe9").encode("latin-1"), "line 1: byte 0xe9 is not valid"),
+        ("N1".encode("utf-16"), "news.tsv, line 1: byte 0xff is not valid UTF-8"),
+        (news("N5", "a").encode(), "No link is left"),
+        ((NEWS[1] + news("N2", "Blue fish")).encode(), "line 2: news N2 has another"),
+    ],
+    "mind behaviors.tsv": [
+        (b"", "behaviors.tsv is empty"),
+        (b"1\tU1\t\tN1-1\n", "behaviors.tsv, line 1: 4 fields"),
+        (click("N1-1 N2"), "line 1: impression 'N2' lacks a -0 or -1"),
+        (click("N1-2"), "impression 'N1-2' lacks a"),
+        (click("-1"), "impression '-1' lacks a"),
+        (click("N2-1").replace(b"11/12", b"13/12"), "line 1: '13/12/2019 2:14:46 PM' is no time"),
+        (click("N1-1", user=""), "behaviors.tsv, line 1: '' is no id"),
+        (click("N2-0"), "No link is left"),
+    ],
+}
+
+
+@pytest.mark.parametrize("where", DAMAGED)
+def test_published_files_are_named_with_the_line(tmp_path, where):
+    source, name = where.split()
+    options = write(source, tmp_path / "files")
+    prepared(source, options, tmp_path / "data")
+    good = store.load(tmp_path / "data", "x").fingerprint
+    for content, message in DAMAGED[where]:
+        (tmp_path / "files" / name).write_bytes(content)
+        error, _ = prepared(source, options, tmp_path / "data")
+        assert isinstance(error, DataError)
+        assert message in str(error)
+        assert store.load(tmp_path / "data", "x").fingerprint == good, "the previous data are lost"

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from invoked import check, invoke
-from prepared import store_prepared
+from prepared import content_of, store_prepared
 from rich.console import Console
 
 from ncfbench.cli.description import bar, description_tables
 from ncfbench.config import complete
 from ncfbench.data import store
-from ncfbench.data.content import Content
 from ncfbench.data.description import describe as describe_data
 from ncfbench.data.description import distribution
 from ncfbench.data.graph import BipartiteGraph
@@ -53,7 +52,7 @@ def test_no_node_and_nothing_to_share():
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=250).filter(any))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_distributions_against_their_definitions(counts):
     found = distribution(np.array(counts, np.int32))
     n, total = len(counts), sum(counts)
@@ -91,31 +90,23 @@ link.
 """
 
 
-def content(*, named=True):
-    users, items = (np.array(column, np.int32) for column in zip(*LINKS, strict=True))
-    lengths = np.array([2, 0, 3, 1, 1, 0], np.int32)
-    return Content(
-        n_users=5,
-        users=users,
-        items=items,
-        texts=Texts(np.ones(7, np.int32), lengths),
-        vocabulary=("a",),
-        split=np.array(SPLIT, np.uint8),
-        user_ids=pa.array(["ann", "bob", "cy", "di", "eve"]) if named else None,
-        item_ids=pa.array(["B00\x1b[31m", "[bold]B01", "B02", "B03", "B04", "B05"])
-        if named
-        else None,
-        removed={"duplicate_links": 4, "unknown_items": 0},
-        item_features=np.array([[0, 0, 1], [0, 2, 0]] * 3, np.float32),
-    )
+IDS = {
+    "user_ids": pa.array(["ann", "bob", "cy", "di", "eve"]),
+    "item_ids": pa.array(["B00\x1b[31m", "[bold]B01", "B02", "B03", "B04", "B05"]),
+}
+MORE = {
+    "texts": Texts(np.ones(7, np.int32), np.array([2, 0, 3, 1, 1, 0], np.int32)),
+    "removed": {"duplicate_links": 4, "unknown_items": 0},
+    "item_features": np.array([[0, 0, 1], [0, 2, 0]] * 3, np.float32),
+}
 
 
 def prepared(folder, *, named=True):
     files = {"a.dat": {"verified": True}, "items": {"name": "b"}}
     origin = {"label": "Five users, by hand", "files": files}
     options = {"text": ["title"], "named": named}
-    preparation = Preparation(origin, options, lambda: content(named=named))
-    store_prepared(preparation, folder, "hand", "citeulike")
+    made = content_of(*zip(*LINKS, strict=True), SPLIT, 5, **(MORE | (IDS if named else {})))
+    store_prepared(Preparation(origin, options, lambda: made), folder, "hand", "citeulike")
     return store.load(folder, "hand")
 
 
@@ -182,11 +173,8 @@ def test_what_a_sampler_cannot_draw_is_told(tmp_path):
 
 
 def test_data_without_training_links(tmp_path):
-    one, texts = np.ones(1, np.int32), Texts(np.ones(1, np.int32), np.array([1, 0], np.int32))
-    split, vocabulary = np.array([0, 2], np.uint8), ("a",)
-    made = Content(
-        n_users=1, users=one - 1, items=one, texts=texts, vocabulary=vocabulary, split=split
-    )
+    texts = Texts(np.ones(1, np.int32), np.array([1, 0], np.int32))
+    made = content_of([0], [1], [0, 2], 1, texts=texts)
     store_prepared(Preparation({}, {}, lambda: made), tmp_path, "cold", "citeulike")
     found = describe(store.load(tmp_path, "cold"), configurations({}))
     assert found["links_of_a_user"] is None
@@ -235,22 +223,17 @@ def test_bars_are_proportional_and_visible():
 
 
 def test_the_command(folder):
-    def run(words):
-        return invoke("describe", *words.split(), "--data-dir", folder)
+    def run(words, **given):
+        sets = (word for pair in given.items() for word in ("--set", "=".join(map(str, pair))))
+        return invoke("describe", *words.split(), *sets, "--data-dir", folder)
 
-    result = run(
-        "hand --json --set batch_size=4 --set stratum_size=2 --set seed=3 --set negatives=1"
-    )
-    assert result.exit_code == 0
-    found = json.loads(result.stdout)
     given = {"batch_size": 4, "stratum_size": 2, "seed": 3, "negatives": 1}
+    found = json.loads(run("hand --json", **given).stdout)
     assert found["batch_settings"].items() >= given.items()
     assert found["item_features"] == {"columns": 3, "constant": 1}
     assert found["fingerprint"] == store.load(folder, "hand").fingerprint
     page = "batch_size = 512 is larger than the 7 training links", "features of items 3 columns"
     check(run("hand"), 0, *page)
-    check(run("nowhere"), 3, "ncfbench prepare SOURCE --name nowhere")
-    check(run("hand --set batch_size=0"), 2, "batch_size = 0")
-    check(run("hand --set epoch=1"), 2, "did you mean 'epochs'")
+    check(run("hand", epoch=1), 2, "did you mean 'epochs'")
     words = "Making the synthetic data set", "Distinct nodes in a batch (b=64"
-    check(run("synthetic --set batch_size=64"), 0, *words)
+    check(run("synthetic", batch_size=64), 0, *words)

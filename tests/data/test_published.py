@@ -1,11 +1,11 @@
-"""Downloads from a real server on loopback that is slow, breaks off, redirects, refuses, or sends
+"""Downloads from a real server on loopback that breaks off, stalls, redirects, refuses, or sends
 something else.
 """
 
 import hashlib
 import http.server
 import threading
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,82 +21,58 @@ NAMES = tuple(FILES)
 class Server(http.server.BaseHTTPRequestHandler):
     """Serves :data:`FILES`; ``faults`` says what goes wrong with the next answers for a name."""
 
-    faults: dict[str, list[str]]
-    asked: list[str]
-
     def do_GET(self):
         name = self.path.rsplit("/", 1)[1]
         self.asked.append(name)
-        fault = self.faults.get(name, []).pop(0) if self.faults.get(name) else ""
-        content = FILES[name]
+        faults, content = self.faults.get(name), FILES[name]
+        fault, half = faults.pop(0) if faults else "", len(content) // 2
         if fault in ("404", "503"):
             self.send_error(int(fault))
             return
+        self.send_response(302 if fault == "moved" else 200)
         if fault == "moved":
-            self.send_response(302)
             self.send_header("Location", f"/elsewhere/{name}")
-            self.end_headers()
-            return
-        self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        if fault == "slow":
-            for start in range(0, len(content), 1000):
-                self.wfile.write(content[start : start + 1000])
-                self.wfile.flush()
-                pause(0.02)
-        elif fault == "stalled":
-            self.wfile.write(content[:10])
+        parts = {
+            "parts": [content[:half], content[half:]],
+            "cut": [content[:half]],
+            "stalled": [content[:10]],
+            "wrong": [b"x" * len(content)],
+        }
+        for part in parts.get(fault, [content]):
+            self.wfile.write(part)
             self.wfile.flush()
-            pause(0.6)
-        else:
-            half = content[: len(content) // 2]
-            self.wfile.write(
-                half if fault == "cut" else b"x" * len(content) if fault == "wrong" else content
-            )
+        if fault == "stalled":
+            self.over.wait(60)
 
     def log_message(self, *arguments):
         pass
 
 
-pause = time.sleep
-
-
 @pytest.fixture
-def source():
+def source(monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
     ids = {
-        name: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest()
-        for name, text in FILES.items()
+        name: hashlib.sha1(b"blob %d\0" % len(of) + of).hexdigest() for name, of in FILES.items()
     }
     return CiteULike(Options, "something", "0" * 40, ids)
 
 
-class Site:
-    """A server of the files, and downloads from it into a folder."""
-
-    def __init__(self, source, folder):
-        self.source, self.folder = source, folder
-        self.faults: dict[str, list[str]] = {}
-        self.asked: list[str] = []
-
-    def download(self, *names):
-        self.source.download(self.folder, names)
-
-
 @pytest.fixture
 def site(source, tmp_path, monkeypatch):
-    handler = type("Handler", (Server,), {})
+    """A server of the files, and downloads from it into a folder."""
+    (folder := tmp_path / "files").mkdir()
+    made = {"faults": {}, "asked": [], "over": threading.Event()}
+    handler = type("Handler", (Server,), made)
     monkeypatch.setattr(citeulike, "TIMEOUT_SECONDS", 0.25)
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{running.server_port}/files/"
         monkeypatch.setattr(CiteULike, "url", url)
-        made = Site(source, tmp_path / "files")
-        made.folder.mkdir()
-        handler.faults, handler.asked = made.faults, made.asked  # type: ignore[attr-defined]
-        yield made
+        download = lambda *names: source.download(folder, names)  # noqa: E731
+        yield SimpleNamespace(source=source, folder=folder, download=download, **made)
+        made["over"].set()
         running.shutdown()
 
 
@@ -118,7 +94,7 @@ def test_what_comes_is_verified_and_what_is_there_is_kept(site):
         (["503", "cut", "503"], 4),
         (["wrong"], 2),
         (["stalled"], 2),
-        (["slow"], 1),
+        (["parts"], 1),
         (["moved"], 2),
     ],
 )
@@ -158,7 +134,6 @@ def test_a_folder_where_a_file_should_be(site):
     ],
 )
 def test_no_server(source, tmp_path, monkeypatch, url, message):
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr(CiteULike, "url", url)
     with pytest.raises(DataError, match=message):
         source.download(tmp_path, NAMES)
@@ -166,9 +141,8 @@ def test_no_server(source, tmp_path, monkeypatch, url, message):
 
 def test_names_of_contents(source, tmp_path):
     (tmp_path / "a").write_bytes(b"hello\n")
-    assert (
-        git_blob_id(tmp_path / "a") == "ce013625030ba8dba906f756967f9e9ca394464a"
-    )  # git hash-object
+    by_git = "ce013625030ba8dba906f756967f9e9ca394464a"  # git hash-object
+    assert git_blob_id(tmp_path / "a") == by_git
     assert sha256(tmp_path / "a") == hashlib.sha256(b"hello\n").hexdigest()
     assert source.url.split("/")[-3:] == ["something", "0" * 40, ""]
 
@@ -183,10 +157,9 @@ def test_files_come_from_a_download_or_a_folder(site, tmp_path, monkeypatch):
         chosen = Options(text=("title",), **options)
         planned = site.source.plan(chosen, say=said.append)
         verified.append([file["verified"] for file in planned.origin["files"].values()])
-        return planned.read()  # type: ignore[return-value]
+        return planned.read()
 
-    said: list[str] = []
-    verified: list[list[bool]] = []
+    said, verified = [], []
     for _ in range(2):
         assert folder_of() == tmp_path / "cache" / "something" / ("0" * 12)
     assert verified == [[True, True]] * 2

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from prepared import quiet, store_prepared
+from prepared import content_of, quiet, store_prepared
 
 from ncfbench.data import open_dataset, prepare, store
-from ncfbench.data.content import SPLITS, Content, cautions
+from ncfbench.data.content import SPLITS, cautions
 from ncfbench.data.hold_out import Links
 from ncfbench.data.sources import Preparation, synthetic
 from ncfbench.data.text import Texts
@@ -25,9 +25,8 @@ def test_a_data_set_comes_back_as_it_was(tmp_path, tiny_options):
     content = synthetic.make(tiny_options)
     manifest = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
     dataset = store.load(tmp_path, "x")
-    np.testing.assert_array_equal(dataset.users, content.users)
-    np.testing.assert_array_equal(dataset.items, content.items)
-    np.testing.assert_array_equal(dataset.split, content.split)
+    for name in ("users", "items", "split"):
+        np.testing.assert_array_equal(getattr(dataset, name), getattr(content, name))
     for item, (row, length) in enumerate(zip(dataset.tokens_IxL, dataset.lengths, strict=True)):
         assert row[:length].tolist() == content.texts[item].tolist()
         assert not row[length:].any()
@@ -46,15 +45,8 @@ def test_training_links_are_those_of_training_items(tiny):
 
 def test_statistics_by_hand():
     texts = Texts(np.array([1, 1, 1, 2, 1], np.int32), np.array([2, 0, 3], np.int32))
-    content = Content(
-        n_users=3,
-        users=np.array([0, 0, 2], np.int32),
-        items=np.array([0, 2, 2], np.int32),
-        texts=texts,
-        vocabulary=("a", "b"),
-        split=np.array([0, 1, 2], np.uint8),
-    )
-    assert content.statistics() == {
+    more = {"texts": texts, "vocabulary": ("a", "b")}
+    assert content_of([0, 0, 2], [0, 2, 2], [0, 1, 2], 3, **more).statistics() == {
         "users": 3,
         "items": 3,
         "links": 3,
@@ -82,17 +74,9 @@ def test_distinct_links_up_to_the_largest_id():
 
 
 def test_the_digest_of_names_covers_their_counts():
-    none, texts = np.zeros(0, np.int32), Texts(np.zeros(0, np.int32), np.zeros(2, np.int32))
-    content = Content(
-        n_users=2,
-        users=none,
-        items=none,
-        texts=texts,
-        vocabulary=(),
-        split=np.zeros(2, np.uint8),
-        user_ids=pa.array(["ü0", "ü1"], pa.string()),
-        item_ids=pa.array(["a", "b"]),
-    )
+    texts = Texts(np.zeros(0, np.int32), np.zeros(2, np.int32))
+    names = {"user_ids": pa.array(["ü0", "ü1"], pa.string()), "item_ids": pa.array(["a", "b"])}
+    content = content_of([], [], [0, 0], 2, texts=texts, vocabulary=(), **names)
     head, names = json.dumps([1, 2, {}]).encode(), "\nusers 2\nü0\nü1\nitems 2\na\nb".encode()
     whole = head + bytes(8 + 2) + names
     assert content.digest({}) == hashlib.sha256(whole).hexdigest()
@@ -116,15 +100,8 @@ def test_synthetic_links_without_room_are_not_made(tmp_path, monkeypatch):
 )
 def test_cautions(users, items, split, expected):
     """Every pair linked, one item, and too few test items to rank."""
-    made = Content(
-        n_users=2,
-        users=np.array(users, np.int32),
-        items=np.array(items, np.int32),
-        texts=Texts(np.ones(len(split), np.int32), np.ones(len(split), np.int32)),
-        vocabulary=("a",),
-        split=np.array(split, np.uint8),
-    )
-    found = cautions({"statistics": made.statistics(), "options": {}})
+    counts = content_of(users, items, split, 2).statistics()
+    found = cautions({"statistics": counts, "options": {}})
     assert len(found) == len(expected)
     assert all(words in line for words, line in zip(expected, found, strict=True))
 
@@ -137,23 +114,30 @@ def test_a_sample_of_many_users_is_announced(tiny, monkeypatch):
     assert "measured on 7 of them, drawn at random." in said
 
 
-def test_not_prepared_names_the_command_and_what_there_is(data_dir):
-    with pytest.raises(
-        DataError,
-        match=r"'citeulike' is not prepared.*Prepared there: tiny.*ncfbench prepare citeulike",
-    ):
-        store.load(data_dir, "citeulike")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("citeulike", r"Prepared there: tiny\..*Prepare it with: ncfbench prepare citeulike"),
+        ("synthetc", r"in .*; did you mean 'synthetic'\?"),
+        ("zzz", "ncfbench prepare SOURCE --name zzz"),
+    ],
+)
+def test_not_prepared_names_the_command_and_what_there_is(data_dir, name, words):
+    with pytest.raises(DataError, match=f"'{name}' is not prepared.*{words}") as refused:
+        store.load(data_dir, name)
+    assert ("did you mean" in str(refused.value)) == (name == "synthetc")
 
 
 def test_synthetic_is_made_on_first_use(tmp_path, monkeypatch, tiny_options):
     monkeypatch.setattr(synthetic, "Options", lambda: tiny_options)
-    said: list[str] = []
+    said = []
     first = open_dataset("synthetic", data_dir=tmp_path, say=said.append)
     assert "Making the synthetic data set" in said[0]
-    assert (
-        open_dataset("synthetic", data_dir=tmp_path, say=pytest.fail).fingerprint
-        == first.fingerprint
-    )
+    again = open_dataset("synthetic", data_dir=tmp_path, say=pytest.fail)
+    assert again.fingerprint == first.fingerprint
+
+
+FINGERPRINT = "does not match its fingerprint"
 
 
 @pytest.mark.parametrize(
@@ -163,30 +147,31 @@ def test_synthetic_is_made_on_first_use(tmp_path, monkeypatch, tiny_options):
         ("remove lengths", "Cannot read .*lengths.npy"),
         ("bad manifest", "is damaged or of another version"),
         ("old version", "is damaged or of another version"),
-        ("no link", "does not match its fingerprint"),
-        ("item out of range", "does not match its fingerprint"),
-        ("negative item", "does not match its fingerprint"),
+        (lambda links: 1 - links[1, 3], FINGERPRINT),
+        (lambda links: 10**6, FINGERPRINT),
+        (lambda links: -1, FINGERPRINT),
     ],
 )
 def test_damaged_data_sets_are_refused_and_prepared_again(tmp_path, tiny_options, damage, message):
+    """Also where a link is exchanged, or its item is out of range."""
     manifest = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
-    home = tmp_path / "x"
-    folder = home / manifest["fingerprint"][:12]
-    links = np.array(tables.read_array(folder / "links.npy", np.int32, 2))
+    path = tmp_path / "x" / "manifest.json"
+    folder = tmp_path / "x" / manifest["fingerprint"][:12]
     if damage == "truncate links":
         (folder / "links.npy").write_bytes((folder / "links.npy").read_bytes()[:1000])
     elif damage == "remove lengths":
         (folder / "lengths.npy").unlink()
     elif damage == "bad manifest":
-        (home / "manifest.json").write_text("{")
+        path.write_text("{")
     elif damage == "old version":
-        (home / "manifest.json").write_text(json.dumps(manifest | {"format_version": 0}))
+        path.write_text(json.dumps(manifest | {"format_version": 0}))
     else:
-        links[1, 3] = {"no link": 1 - links[1, 3], "item out of range": 10**6}.get(damage, -1)
+        links = np.array(tables.read_array(folder / "links.npy", np.int32, 2))
+        links[1, 3] = damage(links)
         tables.write_array(folder / "links.npy", links)
     with pytest.raises(DataError, match=rf"{message}.* Prepare it .*: ncfbench prepare .*--name x"):
         store.load(tmp_path, "x")
-    said: list[str] = []
+    said = []
     assert prepare("synthetic", tiny_options, tmp_path, "x", say=said.append) == manifest
     was_told = any("is damaged; it is prepared again" in text for text in said)
     assert was_told == (damage not in ("bad manifest", "old version"))
@@ -278,11 +263,8 @@ def test_synthetic_is_the_same_for_a_seed_and_exact_in_size(tiny_options):
     one, two = synthetic.make(tiny_options), synthetic.make(tiny_options)
     assert one.digest({}) == two.digest({})
     assert synthetic.make(dataclasses.replace(tiny_options, seed=1)).digest({}) != one.digest({})
-    assert len(one.users) == tiny_options.links
-    assert (
-        len({(int(u), int(v)) for u, v in zip(one.users, one.items, strict=True)})
-        == tiny_options.links
-    )
+    pairs = set(zip(one.users.tolist(), one.items.tolist(), strict=True))
+    assert len(one.users) == len(pairs) == tiny_options.links
     assert one.texts.lengths.min() >= tiny_options.min_words
     assert one.texts.lengths.max() <= tiny_options.max_length
 

@@ -5,7 +5,6 @@ import csv
 import datetime
 import gzip
 import json
-import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,22 +21,76 @@ from ncfbench.data.sources import prepare_command
 from ncfbench.data.table import read_table
 from ncfbench.errors import DataError
 
-QUOTES = {
-    "text after a closing one": ('1,"a" b,x\n2,c,x\n', 2),
-    "never closed": ('1,a,x\n2,"b,x\n3,c,x\n', 3),
-    "closed far below": ('1,a,x\n2,"b,x\n3,c,x\n4,"d",x\n', 3),
-    "escaped": ('1,"a \\"b\\" c",x\n', 2),
-    "in a column that is not read": ('1,a,x\n2,b,"x\n3,c,y" z\n', 3),
-}
+
+def read(folder, name, content):
+    """A table that is a file with this content, of which all columns are read."""
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    table = read_table(folder / name)
+    return table, {column: table[column].values.to_pylist() for column in table.names}
 
 
-@pytest.mark.parametrize("name", QUOTES)
-def test_quotation_marks_never_swallow_rows(tmp_path, name):
-    rows, line = QUOTES[name]
-    path = tmp_path / "m.csv"
-    path.write_text("id,title,note\n" + rows)
-    with pytest.raises(DataError, match=f"m.csv, line {line}: .*double those that are text"):
-        read_table(path)
+def quoted(rows):
+    return "m.csv", "id,title,note\n" + rows
+
+
+def json_lines(*values):
+    return "r.jsonl", "".join(f'{{"x": {value}}}\n\n' for value in values)
+
+
+DOUBLE = "double those that are text"
+REFUSED = [
+    # Quotation marks never swallow rows: text after a closing one, never closed, closed far below,
+    # escaped, in a column that is not read.
+    (*quoted('1,"a" b,x\n2,c,x\n'), f"m.csv, line 2: .*{DOUBLE}"),
+    (*quoted('1,a,x\n2,"b,x\n3,c,x\n'), f"m.csv, line 3: .*{DOUBLE}"),
+    (*quoted('1,a,x\n2,"b,x\n3,c,x\n4,"d",x\n'), f"m.csv, line 3: .*{DOUBLE}"),
+    (*quoted('1,"a \\"b\\" c",x\n'), f"m.csv, line 2: .*{DOUBLE}"),
+    (*quoted('1,a,x\n2,b,"x\n3,c,y" z\n'), f"m.csv, line 3: .*{DOUBLE}"),
+    ("r.csv", '"user_id,item_id\n1,2\n3,4\n', "r.csv, line 1: no header"),
+    ("r.csv", '"user" id,item_id\n1,2\n3,4\n', "r.csv, line 1: no header"),
+    ("r.csv", "\n1,2\n3,4\n", "r.csv, line 1: no header"),
+    ("r.csv", '"\n\n1,2\n3,4\n', "r.csv, line 1: no header"),
+    # Encodings and compressions.
+    ("r.csv", "user,item\n1,2\n".encode("utf-16-le"), "line 3: 1 fields where the header has 2"),
+    ("r.csv", "user,item\n1,2\n".encode("utf-16"), r"is UTF-16\. Convert it: iconv -f"),
+    (
+        "r.csv",
+        b"user,item\n" + b"1,2\n" * 300_000 + b"caf\xe9,2\n",
+        "line 300002: byte 0xe9 .*iconv -f LATIN1 -t UTF-8 r.csv",
+    ),
+    (
+        "r.csv",
+        gzip.compress(b"user,item\n1,2\n"),
+        r"is not valid UTF-8\..* its suffix: \.gz, \.bz2",
+    ),
+    ("r.csv.gz", "user,item\n1,2\n", "Is the file damaged"),
+    # JSON of no use, by its line.
+    (*json_lines("1", '{"y": [1]}'), r"line 3: x is \{"),
+    (*json_lines(*["1"] * 2**13, "true", "2"), "line 16385: x is true"),
+    (*json_lines("true", *["1"] * 2**13), "line 1: x is true"),
+    (*json_lines(*["true"] * 2**13, "1"), "line 1: x is true"),
+    (*json_lines("1", "[[2]]"), r"line 3: x is \[\["),
+    (*json_lines("1", "2}, {"), "line 3: not JSON"),
+    (*json_lines("1", "[" * 200_000), "line 3: not JSON"),
+    (*json_lines("1", '{"a":' * 200_000), "line 3: not JSON"),
+    # Other formats, with what to do.
+    ("ratings.dat", "1::1193::5\n1::661::3\n", r"'::'\. Replace it by tabs"),
+    ("links.feather", b"ARROW1\0\0", r"an Arrow file\. Write it as Parquet"),
+    ("links.parquet", "user,item\n1,2\n", "links.parquet is damaged"),
+    ("links.zip", b"PK\x03\x04", r"an archive, and no table\. Unpack it"),
+    ("links.csv", b"PK\x03\x04xl/workbook.xml", "of a spreadsheet, save the sheet as CSV"),
+    ("links.xlsx", b"PK\x03\x04", "of a spreadsheet, save the sheet as CSV"),
+    ("links.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 99, "a spreadsheet: save"),
+    ("links.xls", "\r\n<html xmlns:x='y'>\n<table><tr><td>1", "is HTML or XML, not a table"),
+    ("links.csv", b"\xef\xbb\xbf<!DOCTYPE html>\n<p>404", "is HTML or XML, not a table"),
+    ("links.json", '[{"user": 1}, {"user": 2}]', r"jq -c '\.\[\]'"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_files_that_are_no_table_are_refused_with_what_to_do(tmp_path, name, content, message):
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, name, content)
 
 
 ODD = {
@@ -53,11 +106,10 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_texts_that_look_like_rows_are_read_and_told(tmp_path, name, mark):
     rows, line = ODD[name]
-    content = ("id,title,note\n" + rows).replace(",", mark)
-    (path := tmp_path / "m.csv").write_text(content)
-    table = read_table(path)
+    content = quoted(rows)[1].replace(",", mark)
+    table, columns = read(tmp_path, "m.csv", content)
     texts = [row[1] for row in csv.reader(content.splitlines(True), delimiter=mark)][1:]
-    assert table["title"].values.to_pylist() == texts
+    assert columns["title"] == texts
     more = ", and in 1 more rows" if name == "twice" else ""
     (warning,) = (text for text in table.warnings if text.startswith("Warning"))
     assert f"m.csv, line {line}{more}: a text in quotation marks has lines" in warning
@@ -66,10 +118,8 @@ def test_texts_that_look_like_rows_are_read_and_told(tmp_path, name, mark):
 @pytest.mark.parametrize("header", ["id\ttext", "id\ttext, long, plain", "id,x\ttext;a|b"])
 @pytest.mark.parametrize("suffix", ["tsv", "tab"])
 def test_a_suffix_of_tabs_decides(tmp_path, header, suffix):
-    (path := tmp_path / f"m.{suffix}").write_text(f"{header}\n7\ta, b\n")
-    table = read_table(path)
-    assert table.names == tuple(header.split("\t"))
-    assert table[table.names[1]].values.to_pylist() == ["a, b"]
+    _, columns = read(tmp_path, f"m.{suffix}", f"{header}\n7\ta, b\n")
+    assert columns == dict(zip(header.split("\t"), (["7"], ["a, b"]), strict=True))
 
 
 HEADERS = [
@@ -85,59 +135,46 @@ HEADERS = [
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 @pytest.mark.parametrize(("header", "names"), HEADERS)
 def test_line_breaks_in_a_header_are_read(tmp_path, header, names, ends):
-    (path := tmp_path / "r.csv").write_bytes(f"{header}{ends}1,2,3{ends}4,5,6{ends}".encode())
-    table = read_table(path)
-    assert list(table.names) == names
-    assert [table[name].values.to_pylist() for name in names] == [
-        ["1", "4"],
-        ["2", "5"],
-        ["3", "6"],
-    ]
-    lines = len((header + ends).splitlines())
-    assert table.locate(1) == f"line {lines + 2}"
-
-
-@pytest.mark.parametrize("header", ['"user_id,item_id', '"user" id,item_id', "", '"\n'])
-def test_a_header_that_is_none_is_refused(tmp_path, header):
-    (path := tmp_path / "r.csv").write_text(header + "\n1,2\n3,4\n")
-    with pytest.raises(DataError, match=r"r.csv, line 1: no header"):
-        read_table(path)
+    table, columns = read(tmp_path, "r.csv", f"{header}{ends}1,2,3{ends}4,5,6{ends}")
+    assert columns == dict(zip(names, (["1", "4"], ["2", "5"], ["3", "6"]), strict=True))
+    assert list(columns) == names
+    assert table.locate(1) == f"line {len((header + ends).splitlines()) + 2}"
 
 
 def test_quotation_marks_that_enclose_are_read(tmp_path):
-    path = tmp_path / "m.csv"
-    path.write_text('id,title\n1,"a, ""b"" c"\n2,"first\n9 lives\nlast"\n3,5" disk\n4,"c\n9, d"\n')
-    values = read_table(path)["title"].values.to_pylist()
-    assert values == ['a, "b" c', "first\n9 lives\nlast", '5" disk', "c\n9, d"]
+    rows = '1,"a, ""b"" c"\n2,"first\n9 lives\nlast"\n3,5" disk\n4,"c\n9, d"\n'
+    _, columns = read(tmp_path, "m.csv", "id,title\n" + rows)
+    assert columns["title"] == ['a, "b" c', "first\n9 lives\nlast", '5" disk', "c\n9, d"]
 
 
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
 def test_byte_order_marks_and_line_ends_are_recognised(tmp_path, mark, ends):
-    path = tmp_path / "r.csv"
-    path.write_bytes(mark + ends.join(["user,item", "é,1", "2,3", ""]).encode())
-    table = read_table(path)
-    assert table["user"].values.to_pylist() == ["é", "2"]
-    assert table["item"].values.to_pylist() == ["1", "3"]
+    content = mark + ends.join(["user,item", "é,1", "2,3", ""]).encode()
+    assert read(tmp_path, "r.csv", content)[1] == {"user": ["é", "2"], "item": ["1", "3"]}
 
 
-def test_other_encodings_are_refused_with_how_to_convert(tmp_path):
-    path = tmp_path / "r.csv"
-    path.write_bytes("user,item\n1,2\n".encode("utf-16-le"))
-    with pytest.raises(DataError, match="line 3: 1 fields where the header has 2"):
-        read_table(path)
-    path.write_bytes(b"user,item\n" + b"1,2\n" * 300_000 + b"caf\xe9,2\n")
-    with pytest.raises(DataError, match="line 300002: byte 0xe9 .*iconv -f LATIN1 -t UTF-8 r.csv"):
-        read_table(path)
+JSON = {
+    "strings that look like dates": (['"2019-11-13"', '"2019-11-13 00:00"'], None),
+    "numbers as they stand": (["22", "2.5", "1e15", "5.0"], ["22", "2.5", "1" + "0" * 15, "5"]),
+    "floats from 2^53": (["9007199254740992.0", "1e17"], ["9.0071992547409920E+15", "1E+17"]),
+    "lists and none": (['["a", null]', "null", "[]"], [["a", None], None, []]),
+    "a list far below": ([*["1"] * 2**13, "null", '["b"]'], [*[["1"]] * 2**13, None, ["b"]]),
+    "a name far below": ([*["null"] * 2**13, "7"], [*[None] * 2**13, "7"]),
+    "true and false": (["true", "null", "false"], [True, None, False]),
+    "half a pair": (['"cut \\ud83d"', '"\\ud83d\\ude00"'], ["cut \ufffd", "\U0001f600"]),
+    "not a number": (["NaN", "Infinity", "1"], [None, None, "1"]),
+}  # fmt: skip
 
 
-def test_a_compression_is_named_by_the_suffix(tmp_path):
-    (path := tmp_path / "r.csv").write_bytes(gzip.compress(b"user,item\n1,2\n"))
-    with pytest.raises(DataError, match=r"is not valid UTF-8\..* its suffix: \.gz, \.bz2"):
-        read_table(path)
-    (whole := tmp_path / "r.csv.gz").write_bytes(b"user,item\n1,2\n")
-    with pytest.raises(DataError, match="Is the file damaged"):
-        read_table(whole)
+@pytest.mark.parametrize("name", JSON)
+def test_json_is_read_as_it_stands(tmp_path, name):
+    values, expected = JSON[name]
+    _, columns = read(tmp_path, *json_lines(*values))
+    assert columns["x"] == (expected or list(map(json.loads, values)))
+
+
+# --- folders of parts
 
 
 def test_a_folder_of_parts_is_one_table(tmp_path):
@@ -221,10 +258,10 @@ def test_links_to_files_are_read_and_links_to_folders_refused(tmp_path):
 
 
 def test_a_folder_of_descriptions_is_no_log(tmp_path):
-    (tmp_path / "links" / "metadata").mkdir(parents=True)
-    (tmp_path / "links" / "metadata" / "columns.json").write_text("{}")
-    as_parquet(tmp_path / "links" / "part-0.parquet", LINKS)
-    assert len(read_table(tmp_path / "links")["userId"].values) == len(LINKS)
+    (folder := tmp_path / "links" / "metadata").mkdir(parents=True)
+    (folder / "columns.json").write_text("{}")
+    as_parquet(folder.parent / "part-0.parquet", LINKS)
+    assert len(read_table(folder.parent)["userId"].values) == len(LINKS)
 
 
 @settings(max_examples=30)
@@ -301,66 +338,3 @@ def test_labels_and_users_may_be_folders(tmp_path):
         assert any("label of parts" in line and "24 rows where it is less" in line for line in said)
         dataset, _ = prepare(tmp_path, folder, items, rating_column="label", rating_threshold=1)
         assert named_links(dataset) == [(u, str(i)) for u, i, label in rows if label]
-
-
-JSON = {
-    "strings that look like dates": (['"2019-11-13"', '"2019-11-13 00:00"'], None),
-    "numbers as they stand": (["22", "2.5", "1e15", "5.0"], ["22", "2.5", "1" + "0" * 15, "5"]),
-    "floats from 2^53": (["9007199254740992.0", "1e17"], ["9.0071992547409920E+15", "1E+17"]),
-    "lists and none": (['["a", null]', "null", "[]"], [["a", None], None, []]),
-    "a list far below": ([*["1"] * 2**13, "null", '["b"]'], [*[["1"]] * 2**13, None, ["b"]]),
-    "a name far below": ([*["null"] * 2**13, "7"], [*[None] * 2**13, "7"]),
-    "true and false": (["true", "null", "false"], [True, None, False]),
-    "half a pair": (['"cut \\ud83d"', '"\\ud83d\\ude00"'], ["cut \ufffd", "\U0001f600"]),
-    "not a number": (["NaN", "Infinity", "1"], [None, None, "1"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", JSON)
-def test_json_is_read_as_it_stands(tmp_path, name):
-    values, expected = JSON[name]
-    path = tmp_path / "r.jsonl"
-    path.write_text("".join(f'{{"x": {value}}}\n\n' for value in values))
-    assert read_table(path)["x"].values.to_pylist() == (expected or list(map(json.loads, values)))
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["1", '{"y": [1]}'], r"line 2: x is \{"),
-        ([*["1"] * 2**13, "true", "2"], "line 8193: x is true"),
-        (["true", *["1"] * 2**13], "line 1: x is true"),
-        ([*["true"] * 2**13, "1"], "line 1: x is true"),
-        (["1", "[[2]]"], r"line 2: x is \[\["),
-        (["1", "2}, {"], "line 2: not JSON"),
-        (["1", "[" * 200_000], "line 2: not JSON"),
-        (["1", '{"a":' * 200_000], "line 2: not JSON"),
-    ],
-)
-def test_json_of_no_use_is_refused_by_line(tmp_path, lines, message):
-    path = tmp_path / "r.jsonl"
-    path.write_text("".join(f'{{"x": {value}}}\n' for value in lines))
-    with pytest.raises(DataError, match=message):
-        read_table(path)["x"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("ratings.dat", b"1::1193::5\n1::661::3\n", "'::'. Replace it by tabs"),
-        ("links.feather", b"ARROW1\0\0", "an Arrow file. Write it as Parquet"),
-        ("links.parquet", b"user,item\n1,2\n", "links.parquet is damaged"),
-        ("links.zip", b"PK\x03\x04", "an archive, and no table. Unpack it"),
-        ("links.csv", b"PK\x03\x04xl/workbook.xml", "of a spreadsheet, save the sheet as CSV"),
-        ("links.xlsx", b"PK\x03\x04", "of a spreadsheet, save the sheet as CSV"),
-        ("links.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 99, "a spreadsheet: save"),
-        ("links.xls", b"\r\n<html xmlns:x='y'>\n<table><tr><td>1", "is HTML or XML, not a table"),
-        ("links.csv", b"\xef\xbb\xbf<!DOCTYPE html>\n<p>404", "is HTML or XML, not a table"),
-        ("links.csv", "user,item\n1,2\n".encode("utf-16"), "is UTF-16. Convert it: iconv -f"),
-        ("links.json", b'[{"user": 1}, {"user": 2}]', "jq -c '.[]'"),
-    ],
-)
-def test_other_formats_are_refused_with_what_to_do(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=re.escape(message)):
-        read_table(tmp_path / name)
