@@ -11,7 +11,7 @@ import pytest
 from invoked import check, invoke
 
 from ncfbench.catalog.presets import PRESETS
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import complete
 from ncfbench.floors import floor as floors
 from ncfbench.floors import kept as kept_floors
 from ncfbench.storage import tables
@@ -58,9 +58,9 @@ def test_an_unknown_preset_is_refused():
 
 
 def test_a_program_names_a_preset_too(monkeypatch):
-    made: list[RunConfig] = []
+    made = []
     monkeypatch.setattr(
-        training, "run_and_blend", lambda config, *_args, **_more: made.append(config) or 1
+        training, "run_and_blend", lambda config, *_, **__: made.append(config) or 1
     )
     training.train(dataset="tiny", preset="good", dimension=40)
     assert made == [complete({**PRESETS["good"], "dataset": "tiny", "dimension": 40})]
@@ -68,12 +68,11 @@ def test_a_program_names_a_preset_too(monkeypatch):
 
 def test_a_run_ends_beside_the_floors(data_dir, tmp_path):
     """Those of its data alone, in words and in JSON; without any, how to get some."""
-    words = ["run", "--dataset", "tiny", "--encoder", "bow", "--loss", "softmax", "--epochs", "1"]
-    words += ["--quiet"]
-    words += ["--set", "dimension=4", "--set", "word_dimension=4", "--batch-size", "64"]
     data = tmp_path / "data"
     without = shutil.ignore_patterns(kept_floors.FILE)  # other tests may have fitted some
     shutil.copytree(data_dir / "tiny", data / "tiny", ignore=without)
+    settings = "--encoder bow --loss softmax --epochs 1 --batch-size 64 --set dimension=4"
+    words = ["run", "--dataset", "tiny", *settings.split(), "--set", "word_dimension=4", "--quiet"]
     words += ["--data-dir", str(data), "--runs-dir", str(tmp_path)]
     command = f"ncfbench floor tiny --data-dir {data}".replace(" ", "")
 
@@ -95,11 +94,8 @@ def test_a_run_ends_beside_the_floors(data_dir, tmp_path):
     found = json.loads(invoke(*words, "--json").stdout)
     (floor,) = found["floors"]
     assert (floor["floor"], floor["test_recall_at_50"]) == ("profile", recall)
-    (own,) = (
-        row
-        for row in tables.read_rows(Path(found["folder"]) / "evaluation.parquet", EVALUATION)
-        if row["split"] == "test"
-    )
+    evaluated = tables.read_rows(Path(found["folder"]) / "evaluation.parquet", EVALUATION)
+    (own,) = (row for row in evaluated if row["split"] == "test")
     users, items = (
         np.subtract(own[name], rows[0][f"test_{name}"]) for name in ("user_recalls", "item_shares")
     )
@@ -112,7 +108,6 @@ def test_a_run_ends_beside_the_floors(data_dir, tmp_path):
     assert floor["this_run"] == ("level" if is_level else "passes" if gap > 0 else "below")
 
     assert found["blend"] is None, "recall of so few validation items is 1, and chooses no weight"
-
     kept.write_bytes(b"damaged")
     answer = invoke(*words)
     check(answer, 0, "Skipped floors.parquet: ")

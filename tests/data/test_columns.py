@@ -12,40 +12,33 @@ from tables_of import FORMATS, LINKS, as_csv, as_jsonl, prepare
 from ncfbench.errors import DataError, UsageError
 
 
+def parquet(path, columns):
+    table = columns if isinstance(columns, pa.Table) else pa.table(columns)
+    pq.write_table(table, path)
+    return path
+
+
 def test_times_and_ratings_of_any_type(tmp_path):
     """Nanoseconds beyond 2^53, zones, decimals; a list is refused by name."""
     ids = {"user": [1, 2, 3], "item": [1, 2, 3]}
     items = [{"id": n, "title": "w"} for n in (1, 2, 3)]
-    newest = []
+    links, named = tmp_path / "r.parquet", {"hold_out": "newest-items", "time_column": "timestamp"}
     for moments in (
         pa.array([2**61, 2**60, 2**59]),
         pa.array([3, 2, 1], pa.timestamp("ns", "Asia/Tokyo")),
         pa.array([3, 2, 1]).cast(pa.decimal128(30, 2)),
     ):
-        pq.write_table(pa.table({**ids, "timestamp": moments}), tmp_path / "r.parquet")
-        named = {"hold_out": "newest-items", "time_column": "timestamp"}
-        dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", items, **named)
-        newest.append(dataset.split.tolist())
-    assert newest == [[2, 0, 0]] * 3
-    pq.write_table(pa.table({**ids, "timestamp": pa.array([1, None, 3])}), tmp_path / "r.parquet")
+        parquet(links, {**ids, "timestamp": moments})
+        assert prepare(tmp_path, links, items, **named)[0].split.tolist() == [2, 0, 0]
+    parquet(links, {**ids, "timestamp": pa.array([1, None, 3])})
     with pytest.raises(DataError, match=r"row 2: timestamp is missing\."):
-        prepare(tmp_path, tmp_path / "r.parquet", items, hold_out="newest-items")
+        prepare(tmp_path, links, items, hold_out="newest-items")
     for name in ("timestamp", "rating", "title"):
-        table = {**ids, "timestamp": [1, 2, 3], "rating": [1, 2, 3]} | {name: [{"a": 1}] * 3}
-        pq.write_table(pa.table(table), tmp_path / "r.parquet")
-        pq.write_table(
-            pa.table({"id": [1, 2, 3], "title": ["w"] * 3} | {name: [{"a": 1}] * 3}),
-            tmp_path / "m.parquet",
-        )
+        bad = {name: [{"a": 1}] * 3}
+        parquet(links, {**ids, "timestamp": [1, 2, 3], "rating": [1, 2, 3], **bad})
+        titles = parquet(tmp_path / "m.parquet", {"id": [1, 2, 3], "title": ["w"] * 3, **bad})
         with pytest.raises(DataError, match=f"row 1: {name} is of type struct"):
-            prepare(
-                tmp_path,
-                tmp_path / "r.parquet",
-                tmp_path / "m.parquet",
-                hold_out="newest-items",
-                time_column="timestamp",
-                rating_threshold=1,
-            )
+            prepare(tmp_path, links, titles, rating_threshold=1, **named)
 
 
 def test_a_column_that_only_a_late_row_has(tmp_path):
@@ -55,41 +48,33 @@ def test_a_column_that_only_a_late_row_has(tmp_path):
     )
     items = as_jsonl(tmp_path / "m.jsonl", [{"id": 1, "title": "w"}])
     with pytest.raises(DataError, match=r"line 1: grade is missing"):
-        prepare(
-            tmp_path, links, items, rating_column="grade", rating_threshold=4, test_fraction=0.0
-        )
+        prepare(tmp_path, links, items, rating_column="grade", rating_threshold=4)
     with pytest.raises(UsageError, match="no such column"):
         prepare(tmp_path, links, items, rating_column="grad", rating_threshold=4)
 
 
-@pytest.mark.parametrize(("id_", "message"), [("true", "line 1: id is true"), ("NaN", "")])
-def test_json_of_which_no_id_can_be_made(tmp_path, id_, message):
-    items = tmp_path / "m.jsonl"
-    items.write_text(f'{{"id": {id_}, "title": "w"}}\n{{"id": 2, "title": "x"}}\n')
-    links = [{"user": 1, "item": 2}]
-    if message:
-        with pytest.raises(DataError, match=message):
-            prepare(tmp_path, links, items)
-    else:
-        _, said = prepare(tmp_path, links, items, test_fraction=0.0)
-        assert any("rows of m.jsonl without id: 1." in line for line in said)
+def test_json_of_which_no_id_can_be_made(tmp_path):
+    def prepared(id_):
+        items = tmp_path / "m.jsonl"
+        items.write_text(f'{{"id": {id_}, "title": "w"}}\n{{"id": 2, "title": "x"}}\n')
+        return prepare(tmp_path, [{"user": 1, "item": 2}], items, test_fraction=0.0)
+
+    with pytest.raises(DataError, match="line 1: id is true"):
+        prepared("true")
+    assert any("rows of m.jsonl without id: 1." in line for line in prepared("NaN")[1])
 
 
 def test_tables_that_parquet_can_hold(tmp_path):
     links = [{"user": 1, "item": 1}]
-    path = tmp_path / "m.parquet"
     invalid = pa.StringArray.from_buffers(
         1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")
     )
     for table, message in (
         (pa.table({"id": [1], "title": invalid}), "m.parquet: title is damaged: .*UTF"),
-        (
-            pa.table([[1], [1], ["w"]], names=["id", "id", "title"]),
-            "the column 'id' is named twice",
-        ),
+        (pa.table([[1], [1], ["w"]], names=["id", "id", "title"]), "column 'id' is named twice"),
         (pa.table({"id": pa.array([None], pa.string()), "title": ["w"]}), "holds no item with id"),
     ):
-        pq.write_table(table, path)
+        path = parquet(tmp_path / "m.parquet", table)
         with pytest.raises(DataError, match=message):
             prepare(tmp_path, links, path)
 
@@ -103,18 +88,14 @@ def test_a_pipe_is_refused(tmp_path):
 @pytest.mark.parametrize(("threshold", "links"), [(0.7, 3), (0.9, 1), (0.3, 4), (0.1, 5)])
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64", "decimal", "text"])
 def test_a_threshold_has_the_type_of_the_ratings(tmp_path, kind, threshold, links):
-    scores = pa.array([0.1, 0.3, 0.7, 0.7, 0.9])
     types = {"float16": pa.float16(), "float32": pa.float32(), "text": pa.string()}
+    scores = pa.array([0.1, 0.3, 0.7, 0.7, 0.9]).cast(types.get(kind, pa.float64()))
     if kind == "decimal":
         scores = scores.cast(pa.string()).cast(pa.decimal128(12, 3))
-    else:
-        scores = scores.cast(types.get(kind, pa.float64()))
     table = {"user": [1, 2, 3, 4, 5], "item": [1] * 5, "score": scores}
-    pq.write_table(pa.table(table), tmp_path / "r.parquet")
     items = [{"id": n, "title": "w"} for n in (1, 2)]
-    dataset, _ = prepare(
-        tmp_path, tmp_path / "r.parquet", items, rating_threshold=threshold, test_fraction=0.0
-    )
+    options = {"rating_threshold": threshold, "test_fraction": 0.0}
+    dataset, _ = prepare(tmp_path, parquet(tmp_path / "r.parquet", table), items, **options)
     assert len(dataset.users) == links
 
 
@@ -155,12 +136,7 @@ def test_the_id_of_a_row_is_no_item(tmp_path):
         ("id,user,item_id", "id,title", {"id_column": "id"}, ""),
         ("user,category_id,item_id", "item_id,category_id,title", {}, ""),
         ("user,category,item_id", "id,category,title", {}, ""),
-        (
-            "user,part_id,unit_id",
-            "part_id,unit_id,title",
-            {},
-            "the id of an item.*--item-column NAME",
-        ),
+        ("user,part_id,unit_id", "part_id,unit_id,title", {}, "id of an item.*--item-column NAME"),
         ("user,movie,item_id", "movie,id,title", {}, ""),
         ("user,id", "id,docid,title", {"id_column": "id"}, "the id of an item"),
         ("user,id", "id,docid,title", {"item_column": "id"}, ""),

@@ -1,3 +1,5 @@
+"""Graphs of links, in both directions, and look-ups in them, against sets of pairs."""
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,14 +9,12 @@ from ncfbench.data import graph as graphs_module
 from ncfbench.data.graph import BipartiteGraph, IdIndex, LookupTables, grouped
 from ncfbench.errors import DataError
 
-Links = set[tuple[int, int]]
 WAYS = {"by bits": 10**6, "by scanning": 0}
 """Cells per link up to which bits are used."""
 
 
 def graph_of(links, n_users, n_items):
-    users, items = (np.array(ends) for ends in zip(*links, strict=True))
-    return BipartiteGraph.from_links(users, items, n_users, n_items)
+    return BipartiteGraph.from_links(*zip(*links, strict=True), n_users, n_items)
 
 
 @st.composite
@@ -41,9 +41,8 @@ def check_block(graph, links, users, items, cells_per_link):
 @given(graphs())
 def test_both_directions_hold_exactly_the_links(case):
     graph, links = case
-    assert list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True)) == sorted(
-        links
-    )
+    pairs = zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True)
+    assert list(pairs) == sorted(links)
     for user in range(graph.n_users):
         row = graph.link_item[graph.user_offsets[user] : graph.user_offsets[user + 1]]
         assert row.tolist() == sorted(v for u, v in links if u == user)
@@ -81,12 +80,8 @@ def test_linked_block_scans_either_side():
     links = {(int(u), int(v)) for u, v in rng.integers(0, 5000, (500, 2))}
     links |= {(0, v) for v in range(0, 5000, 7)} | {(u, 11) for u in range(5000)}
     graph = graph_of(links, 5000, 5000)
-    for users, items in (
-        ([0, 0, 3], [2, 7, 4999]),
-        ([1, 2, 3, 3], [11, 12]),
-        ([4], [11]),
-        ([0], [11, 14]),
-    ):
+    blocks = ([0, 0, 3], [2, 7, 4999]), ([1, 2, 3, 3], [11, 12]), ([4], [11]), ([0], [11, 14])
+    for users, items in blocks:
         check_block(graph, links, users, items, 0)
 
 
