@@ -4,13 +4,12 @@ import os
 import socket
 import subprocess
 import sys
-from typing import Any
 
 import jax
 
 from ncfbench.distributed import FLAG
 
-SMALL: dict[str, Any] = {
+SMALL = {
     "dataset": "tiny",
     "batch_size": 64,
     "negatives": 3,
@@ -98,7 +97,7 @@ def start(data_dir, runs_dir, count, *flags, of=None, slurm=False, last=(), scri
         folders = ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]
         command = [sys.executable, "-c", script, "run", *words, *folders, "--coordinator", *where]
         more_flags = [*flags, *(last if index == count - 1 else ())]
-        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         found.append(subprocess.Popen([*command, *more_flags], env=variables | own, **pipes))
     return found
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +16,7 @@ from ncfbench.sweeps.sweep import train_cells
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.step import Trainer
 
-SMALL: dict[str, Any] = trained.SMALL | {
+SMALL = trained.SMALL | {
     "encoder": "bow",  # compiled sooner than the others that have recall on cold items
 }
 ARMS = ("neg", "ns", "strat-ns")
@@ -47,7 +46,6 @@ def parameters(record, dataset):
     """Return all arrays of the last checkpoint."""
     _, like = Trainer.create(record.config, dataset)
     found = Checkpoints(record.folder / "checkpoints").restore(like)
-    assert found is not None
     assert int(found[0].iteration) == record.summary["planned_iterations"]
     return [np.asarray(leaf) for leaf in jax.tree.leaves(found[0])]
 
@@ -68,10 +66,7 @@ class Noted(SweepProgress):
     def __init__(self, sampler="", iteration=-1, action=lambda: None):
         super().__init__()
         self.sampler, self.iteration, self.action = sampler, iteration, action
-        self.epochs: list[tuple[str, float]] = []
-        self.ends: list[tuple[str, str]] = []
-        self.began_at: dict[str, int] = {}
-        self.texts: list[str] = []
+        self.epochs, self.ends, self.texts, self.began_at = [], [], [], {}
 
     def follow(self, cell):
         return Reporter(self, cell.config)

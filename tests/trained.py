@@ -3,7 +3,6 @@
 import statistics
 import time
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,7 +14,7 @@ from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
 from ncfbench.training.export import BEST, export_vectors
 
-SMALL: dict[str, Any] = {
+SMALL = {
     "dataset": "tiny",
     "batch_size": 64,
     "epochs": 3,
@@ -30,7 +29,7 @@ class Said(StopAt):
 
     def __init__(self, iteration=-1):
         super().__init__(iteration)
-        self.texts: list[str] = []
+        self.texts = []
         self.began_at = -1
 
     def begin(self, title, total, done):

@@ -1,7 +1,5 @@
 """A step over several devices, simulated on a CPU: the numbers of one device."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from devices import assert_same_curve, on_devices, train
@@ -12,7 +10,7 @@ from trial import Trial
 from ncfbench.catalog import SAMPLERS
 from ncfbench.config import complete
 
-CASES: list[dict[str, Any]] = [
+CASES = [
     *(
         {"sampler": name, "encoder": "mf", "devices": 8}
         for name in SAMPLERS

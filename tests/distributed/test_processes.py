@@ -2,7 +2,6 @@
 
 import json
 import socket
-from typing import Any
 
 import pytest
 from devices import assert_same_curve, train
@@ -13,7 +12,7 @@ from ncfbench.distributed.process_group import require_free_port
 from ncfbench.errors import UsageError
 from ncfbench.runs import folder as runs
 
-LONG: Any = pytest.mark.long
+LONG = pytest.mark.long
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,16 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from invoked import invoke
 
-from ncfbench.errors import DataError, reason, shown
-from ncfbench.storage import schemas, tables
+from ncfbench.errors import DataError, UsageError, reason, shown
+from ncfbench.storage import free_space, schemas, tables
+
+IMPORTS = "import pathlib, resource, numpy as np; from ncfbench.storage import tables"
 
 
 def test_flipped_bits_are_noticed(tmp_path):
@@ -21,9 +23,7 @@ def test_flipped_bits_are_noticed(tmp_path):
     another value.
     """
     path = tmp_path / "t.parquet"
-    rows = [
-        {"iteration": row, "epoch": row / 7, "probe_loss": 3.0 / (row + 1)} for row in range(50)
-    ]
+    rows = [{"iteration": n, "epoch": n / 7, "probe_loss": 3.0 / (n + 1)} for n in range(50)]
     tables.write_rows(path, rows, schemas.CURVE)
     good, content = tables.read_rows(path, schemas.CURVE), path.read_bytes()
     rng = np.random.default_rng(0)
@@ -50,7 +50,7 @@ def test_no_table_is_left_half_written(tmp_path):
 
 def test_files_are_on_the_disk_before_their_names(tmp_path, monkeypatch):
     """A power cut leaves the old file or the whole new one."""
-    rename, events = os.replace, list[tuple[str, int]]()
+    rename, events = os.replace, []
 
     def replace(source, target):
         events.append(("name", source.stat().st_ino))
@@ -78,9 +78,8 @@ def test_a_link_stays_and_its_file_is_written(tmp_path, name):
     assert link.is_symlink()
     assert not kept.is_symlink()
     assert tables.read_json(kept) == {"new": 1}
-    assert {path.name for path in tmp_path.rglob("*")} <= {
-        *("kept.json", "elsewhere", "link.json", "second.json")
-    }
+    names = {path.name for path in tmp_path.rglob("*")}
+    assert names <= {"kept.json", "elsewhere", "link.json", "second.json"}
 
 
 def test_a_link_into_no_folder_or_to_itself_is_refused(tmp_path):
@@ -131,14 +130,9 @@ def test_standard_output_is_written_where_it_stands(tmp_path, name):
     """What a log holds already stays, and what is printed later follows."""
     log = tmp_path / "log"
     log.write_text("before\n")
-    script = (
-        "from pathlib import Path\n"
-        "from ncfbench.storage import tables\n"
-        f"tables.write_text(Path({name!r}), 'content\\n')\n"
-        "print('after')\n"
-    )
+    script = f"tables.write_text(pathlib.Path({name!r}), 'content\\n'); print('after')"
     with log.open("a") as file:
-        subprocess.run([sys.executable, "-c", script], stdout=file, check=True)
+        subprocess.run([sys.executable, "-c", f"{IMPORTS}; {script}"], stdout=file, check=True)
     assert log.read_text() == "before\ncontent\nafter\n"
 
 
@@ -186,15 +180,10 @@ def test_tables_of_other_versions_are_refused(tmp_path, monkeypatch):
 
 def test_a_full_disk_is_named_for_arrays(tmp_path):
     """A limit on the size of a file, in a process of its own, ends as a full disk does."""
-    script = (
-        "import resource, pathlib, numpy as np\n"
-        "from ncfbench.storage import tables\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        f"tables.write_array(pathlib.Path({str(tmp_path / 'a.npy')!r}), np.zeros(10_000))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
+    array = f"tables.write_array(pathlib.Path({str(tmp_path / 'a.npy')!r}), np.zeros(10_000))"
+    command = [sys.executable, "-c", f"{IMPORTS}; {limit}; {array}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "File too large. Free some space, or choose another folder." in done.stderr
     assert not any(tmp_path.iterdir())
 
@@ -202,7 +191,34 @@ def test_a_full_disk_is_named_for_arrays(tmp_path):
 def test_no_sentence_ends_with_two_full_stops(tmp_path, monkeypatch):
     """A folder called ``.`` at the end of a sentence is named by its absolute path."""
     monkeypatch.chdir(tmp_path)
-    result = invoke("report", "--runs-dir", ".")
-    assert result.exit_code == 7
-    assert f"No finished run in {tmp_path}. " in " ".join(result.output.split())
+    assert shown(Path()) == str(tmp_path)
     assert shown(Path("runs")) == "runs"
+
+
+# --- free memory: what is refused, and where the numbers come from
+
+
+def test_what_cannot_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(free_space, "available_memory", lambda: 2**30)
+    free_space.require_memory("x", 2**30)
+    words = "seven links: making these takes about 2.0 GiB of memory, and 1.0 GiB are"
+    with pytest.raises(UsageError, match=words):
+        free_space.require_memory("seven links", 2**31)
+
+
+def test_a_control_group_limits_the_memory(tmp_path, monkeypatch):
+    machine = SimpleNamespace(available=600, total=2000)
+    monkeypatch.setattr(free_space, "CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(free_space.psutil, "virtual_memory", lambda: machine)
+    assert free_space.available_memory() == 600
+    limits = {"max": "1000\n", "current": "700\n", "stat": "anon 1\ninactive_file 200\n"}
+    for name, text in limits.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert free_space.available_memory() == 1000 - 700 + 200
+    assert free_space.memory_limit() == 1000
+    machine.available = 400
+    assert free_space.available_memory() == 400
+    machine.available = 600
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_space.available_memory() == 600
+    assert free_space.memory_limit() == machine.total

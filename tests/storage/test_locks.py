@@ -48,7 +48,6 @@ def opening(folder):
 
 
 def line_with(process, words):
-    assert process.stdout is not None
     for line in process.stdout:
         if words in line:
             return line

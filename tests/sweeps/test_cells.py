@@ -1,7 +1,6 @@
-"""Grids: which cells a sweep has, and which belong together."""
+"""Grids and their files: which cells a sweep has, and which belong together."""
 
 import itertools
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +24,7 @@ def some(*values):
     negatives=some(0, 1, 10),
     seeds=some(0, 1, 7),
 )
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_a_grid_has_each_possible_combination_once(samplers, losses, strata, negatives, seeds):
     expected, refused = set(), 0
     for seed, sampler, loss, s, k in itertools.product(seeds, samplers, losses, strata, negatives):
@@ -35,13 +34,8 @@ def test_a_grid_has_each_possible_combination_once(samplers, losses, strata, neg
             refused += 1
         else:
             expected.add((sampler, loss, s if stratified else None, k if listed else None, seed))
-    axes = {
-        "loss": losses,
-        "stratum_size": strata,
-        "sampler": samplers,
-        "seed": seeds,
-        "negatives": negatives,
-    }
+    axes = {"loss": losses, "stratum_size": strata, "sampler": samplers}
+    axes |= {"seed": seeds, "negatives": negatives}
     if not expected:
         with pytest.raises(UsageError, match="No combination of the sweep can work"):
             sweeps.expand(axes)
@@ -91,18 +85,9 @@ def test_presets_are_the_papers_grids():
 
     paper = {"iid", "neg", "strat", "ns", "strat-ns"}
     models = {"model-content-mse", "model-ask-the-gru", "model-text-cnn"}
-    assert set(preset_titles()) == models | {
-        "smoke",
-        "paper-speedup",
-        "paper-recall",
-        "paper-strata",
-        "paper-negatives",
-        "paper-encoders",
-        "paper-coupling",
-        "paper-plain",
-        "rivals",
-        "board",
-    }
+    papers = "speedup", "recall", "strata", "negatives", "encoders", "coupling", "plain"
+    named = {"smoke", "rivals", "board", *(f"paper-{name}" for name in papers)}
+    assert set(preset_titles()) == models | named
     for name in ("smoke", "paper-speedup", "paper-recall", "paper-encoders", "paper-negatives"):
         assert axes(name, "sampler") == paper
     assert axes("paper-strata", "stratum_size") == {1, 2, 4, 8, 16}
@@ -127,7 +112,7 @@ def test_presets_are_the_papers_grids():
     assert len(sweeps.expand(read_sweep("smoke").axes)[0]) == 8
 
 
-VARYING: dict[str, list[Any]] = {
+VARYING = {
     "batch_size": [256, 512],
     "learning_rate": [0.01, 0.1],
     "stratum_size": [2, 4],
@@ -140,8 +125,71 @@ VARYING: dict[str, list[Any]] = {
 
 
 @given(names=st.sets(st.sampled_from(sorted(VARYING)), max_size=3))
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 def test_no_two_cells_have_one_label(names):
     axes = {"sampler": ["iid", "strat-ns"], "loss": ["sg", "hinge"], "encoder": ["cnn", "mf"]}
     cells, _ = sweeps.expand(axes | {name: VARYING[name] for name in names})
     assert len(set(sweeps.label_cells(cells).values())) == len(cells)
+
+
+# --- files, and flags that replace what they say
+
+
+def test_a_file_with_overrides(tmp_path):
+    settings = 'title = "Mine"\nbatch-size = 64\nsampler = ["iid", "ns"]\nseed = 3\n'
+    (file := tmp_path / "mine.toml").write_text(settings + 'noise = [1.0, "unigram", 0.75]\n')
+    more = {"assignments": ["epochs=2,4", "lambda=8"], "flags": {"dataset": "a,b", "epochs": 5}}
+    wanted = read_sweep(str(file), seeds=2, **more)
+    assert wanted.axes == {
+        "batch_size": (64,),
+        "sampler": ("iid", "ns"),
+        "seed": (3, 4),
+        "noise": ("1.0", "unigram", "0.75"),
+        "epochs": (5,),
+        "lambda": (8.0,),
+        "dataset": ("a", "b"),
+    }
+    assert (wanted.name, wanted.title) == ("mine", "Mine")
+    cells, _ = sweeps.expand(wanted.axes)
+    assert len(cells) == 2 * 2 * 2 * 2, "noise 1.0 and unigram are one"
+    labels = " ".join(sweeps.label_cells(cells).values())
+    assert "noise=0.75" in labels
+    assert "lambda" not in labels
+
+
+SMOKE = {"source": "smoke"}
+REFUSED = [
+    ("sampler = [", "is not valid TOML"),
+    ('samplr = "ns"', "Unknown setting 'samplr'; did you mean 'sampler'?"),
+    ('epochs = [3, "many"]', "epochs = 'many' is not a whole number"),
+    ('sampler = ["ns", "strat_ns"]', "did you mean 'strat-ns'"),
+    ("sampler = []", "sampler has no value"),
+    ("[sampler]\na = 1", "sampler = "),
+    ("seed = [[1, 2]]", "seed = [1, 2] is not a whole number"),
+    ('runs_dir = "x"', "given by --data-dir and --runs-dir"),
+    ("cells = 3", "write [[cells]] above each"),
+    ('[[cells]]\nsampler = ["ns"]', "a cell has one value for a setting"),
+    ("seed = 1\n[[cells]]\nseed = 2", "seed = 2: a cell has one value"),
+    ('[[cells]]\nsamplr = "ns"', "[[cells]]: Unknown setting 'samplr'"),
+    ("title = 3", "title = 3: it must be a text"),
+    ({"source": "smok"}, "did you mean 'smoke'"),
+    ({"source": "none.toml"}, "Cannot read the sweep none.toml: No such file"),
+    (SMOKE | {"assignments": ["sampler"]}, "not of the form key=value"),
+    (SMOKE | {"assignments": ["samplr=ns"]}, "--set: Unknown setting 'samplr'"),
+    (SMOKE | {"assignments": ["data_dir=x"]}, "given by --data-dir"),
+    (SMOKE | {"seeds": 0}, "--seeds 0"),
+    (SMOKE | {"seeds": 2**32 + 1}, "would be above"),
+    (SMOKE | {"flags": {"dataset": ","}}, "--dataset: dataset has no value"),
+]
+"""Contents of a file, which the message names, or what is asked for."""
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED)
+def test_bad_files_and_requests_are_refused(tmp_path, given, message):
+    file = tmp_path / "bad.toml"
+    if isinstance(given, str):
+        file.write_text(given)
+    with pytest.raises(UsageError) as caught:
+        read_sweep(**(given if isinstance(given, dict) else {"source": str(file)}))
+    assert message in str(caught.value)
+    assert (str(file) in str(caught.value)) == isinstance(given, str)

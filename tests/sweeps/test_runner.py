@@ -1,12 +1,16 @@
 """Training a sweep: which cell trains when, and what interruptions and failures leave behind."""
 
+import os
 import shutil
-from typing import Any
+import signal
+import subprocess
+import sys
 
 import jax
 import pytest
 from folders import make_run, write_run
-from swept import ARMS, Noted, assert_same, cells_of, interrupt, records, sweep
+from processes import KILLED, compiled_once
+from swept import ARMS, SMALL, Noted, assert_same, cells_of, interrupt, records, sweep
 from trained import figures
 
 from ncfbench.config import Locations
@@ -21,6 +25,8 @@ from ncfbench.sweeps.sweep import exit_code, read_cells
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
 from ncfbench.training.train import Run
+
+LONG = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +89,7 @@ def are_interleaved(runs_dir):
     return [rows[sampler]["interleaved"] for sampler in ("iid", "ns", "strat-ns")]
 
 
-@pytest.mark.long
+@LONG
 def test_only_runs_always_in_turn_are_marked(tiny, data_dir, tmp_path):
     alone, always, once = (Locations(data_dir, tmp_path / name) for name in "abc")
     arms = cells_of(["iid", "ns", "strat-ns"], loss="sg")
@@ -101,7 +107,7 @@ def test_only_runs_always_in_turn_are_marked(tiny, data_dir, tmp_path):
     assert are_interleaved(once.runs_dir) == [True, False, True]
 
 
-@pytest.mark.long
+@LONG
 def test_catch_up_epochs_count_for_no_time(tiny, data_dir, tmp_path):
     locations = Locations(data_dir, tmp_path)
     second_end = -(-2 * tiny.graph.n_links // 64)
@@ -125,7 +131,7 @@ def statuses(cells, tiny, runs_dir):
 # Interruptions and failures
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize(
     ("sampler", "iteration"), [("ns", 20), ("neg", 1), ("strat-ns", 34), ("strat-ns", 51)]
 )
@@ -142,10 +148,8 @@ def test_ctrl_c_saves_all_cells_to_resume(tiny, data_dir, tmp_path, whole, sampl
             sweep(cells_of(), tiny, locations, cut)
         stopped = records(tmp_path)
         assert stopped[sampler, 0].summary["iterations"] == iteration
-        assert {record.summary["status"] for record in stopped.values()} <= {
-            "interrupted",
-            "finished",
-        }
+        statuses = {record.summary["status"] for record in stopped.values()}
+        assert statuses <= {"interrupted", "finished"}
     again = Noted()
     sweep(cells_of(), tiny, locations, again)
     resumed = records(tmp_path)
@@ -162,9 +166,9 @@ def test_a_finished_sweep_is_not_repeated(tiny, data_dir, trained):
     assert noted.began_at == {}
 
 
-@pytest.mark.long
+@LONG
 def test_a_diverged_cell_does_not_stop_others(tiny, data_dir, tmp_path):
-    small: dict[str, Any] = {"loss": "mse", "epochs": 1}
+    small = {"loss": "mse", "epochs": 1}
     cells = [*cells_of(["ns"], learning_rate=1e30, **small), *cells_of(["ns"], **small)]
     locations = Locations(data_dir, tmp_path)
     first, second = done = sweep(cells, tiny, locations)
@@ -175,11 +179,8 @@ def test_a_diverged_cell_does_not_stop_others(tiny, data_dir, tmp_path):
     noted = Noted()
     again = sweep(cells, tiny, locations, noted)
     assert (exit_code(again), noted.began_at) == (5, {}), "it would diverge again"
-    (group,) = [
-        each
-        for each in frames.group(runs.read_all(tmp_path)[0])
-        if each[0].config.learning_rate == 1e30
-    ]
+    groups = frames.group(runs.read_all(tmp_path)[0])
+    (group,) = (each for each in groups if each[0].config.learning_rate == 1e30)
     rows = {row["sampler"]: row for row in recall_rows(group)}
     assert (rows["ns"]["status"], rows["ns"]["reason"]) == ("diverged", "1 of 1 seeds diverged")
     assert rows["ns"]["test_recall_at_50"] is None
@@ -206,11 +207,9 @@ def test_a_diverged_seed_removes_its_arms_figures(tmp_path):
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        pytest.param(MemoryError("out of memory"), 1, marks=pytest.mark.long),
+        pytest.param(MemoryError("out of memory"), 1, marks=LONG),
         (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\npages of it"), 1),
-        pytest.param(
-            DataError("Cannot write x: No space left on device."), 3, marks=pytest.mark.long
-        ),
+        pytest.param(DataError("Cannot write x: No space left on device."), 3, marks=LONG),
     ],
 )
 def test_a_failed_cell_does_not_stop_others(
@@ -279,3 +278,42 @@ def test_folders_of_other_processes_are_left(tiny, data_dir, tmp_path):
     assert "Another process is writing" in cell.message
     assert exit_code(sweep([config], tiny, locations)) == 0
     assert next(iter(records(tmp_path).values())).folder == folder
+
+
+SCRIPT = f"""{KILLED}
+from pathlib import Path
+from ncfbench.sweeps.grid import Cell
+from ncfbench.sweeps.sweep import exit_code, train_cells
+from ncfbench.training import train
+from ncfbench.config import Locations, complete
+from ncfbench.data.store import load
+from ncfbench.sweeps.progress import SweepProgress
+train.CHECKPOINT_SECONDS = 0.0
+data_dir, runs_dir = map(Path, sys.argv[1:3])
+settings = {SMALL | {"epochs": 12}!r}
+cells = [Cell(complete(settings | {{"sampler": sampler}})) for sampler in {ARMS!r}]
+datasets, locations = {{"tiny": load(data_dir, "tiny")}}, Locations(data_dir, runs_dir)
+train_cells(cells, datasets, locations, SweepProgress())
+sys.exit(exit_code(cells))
+"""
+
+
+@LONG
+@pytest.mark.parametrize("files", [[90], [7, 40, 150, 33, 101]])
+def test_a_killed_sweep_ends_the_same(tiny, data_dir, tmp_path, files):
+    """SIGKILL before files of these numbers take their names; then what is left is trained, and
+    equals what was never killed.
+    """
+
+    def train(folder, file=0):
+        words = [sys.executable, "-c", SCRIPT, str(data_dir), str(folder), str(file)]
+        return subprocess.run(words, env=os.environ | compiled_once(), check=False).returncode
+
+    assert train(tmp_path / "whole") == 0
+    expected, folder = records(tmp_path / "whole"), tmp_path / "cut"
+    assert [train(folder, file) for file in files] == [-signal.SIGKILL] * len(files)
+    assert train(folder) == 0
+    assert records(folder).keys() == expected.keys()
+    for key, record in records(folder).items():
+        assert_same(record, expected[key], tiny)
+    assert not list(folder.glob("*/checkpoints/.*"))

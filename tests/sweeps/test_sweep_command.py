@@ -67,29 +67,22 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir, tmp_path):
     check(trained, 0)
     for word in ("tiny bow hinge ns b=64 seed 0", "done", "2 of 2", "ncfbench report"):
         assert word in trained.stdout
-    for word in (
-        "Left out (1): --sampler iid",
-        "2 cells: 2 left.",
-        "seed 0: epoch   1.00  iteration",
-        "ns b=64 seed 0: done",
-    ):
+    said = "Left out (1): --sampler iid", "2 cells: 2 left.", "seed 0: epoch   1.00  iteration"
+    for word in (*said, "ns b=64 seed 0: done"):
         assert word in trained.stderr
     (command,) = re.findall("ncfbench (report --runs-dir .*)", trained.stdout)
     check(invoked.invoke(*command.split(), "--data-dir", data_dir), 0, "strat-ns")
     folders = set(tmp_path.iterdir())
     planned = invoke(data_dir, tmp_path, "--dry-run", "--json", "--quiet", "--seeds", "2")
-    check(planned, 0)
-    assert planned.stderr == ""
+    assert (planned.exit_code, planned.stderr) == (0, "")
     assert set(tmp_path.iterdir()) == folders, "nothing was trained"
     plan = json.loads(planned.stdout)
     found = [(row["config"]["sampler"], row["config"]["seed"]) for row in plan["cells"]]
     assert found == [("ns", 0), ("strat-ns", 0), ("ns", 1), ("strat-ns", 1)]
-    done, left = plan["cells"][:2], plan["cells"][2:]
-    assert all(row["status"] == "done" for row in done)
-    assert all(
-        row["test_recall_at_50"] is not None and Path(row["folder"]).is_dir() for row in done
-    )
-    assert all(row["status"] == "left" for row in left)
+    assert [row["status"] for row in plan["cells"]] == ["done"] * 2 + ["left"] * 2
+    for row in plan["cells"][:2]:
+        assert row["test_recall_at_50"] is not None
+        assert Path(row["folder"]).is_dir()
     assert plan["left_out"][0]["combinations"] == 2
     assert "iid cannot train --loss hinge" in plan["left_out"][0]["reason"]
     again = invoke(data_dir, tmp_path, "--json")
@@ -115,8 +108,7 @@ def test_a_diverged_cell_gives_exit_code_5(data_dir, tmp_path):
     result = invoke(data_dir, tmp_path, *words, "--epochs", "1", "--json")
     assert result.exit_code == 5
     assert [cell["status"] for cell in json.loads(result.stdout)["cells"]] == ["diverged", "done"]
-    message = "Diverged: tiny mf mse ns b=64 learning_rate=1e+30 seed 0: The loss is not finite"
-    assert message in result.stderr
+    assert "learning_rate=1e+30 seed 0: The loss is not finite" in result.stderr
 
 
 def test_an_unprepared_data_set_is_refused_at_once(data_dir, tmp_path):
@@ -137,18 +129,11 @@ def test_ctrl_c_ends_the_command_with_130(data_dir, tmp_path, monkeypatch):
 
 
 def test_progress_shows_cells_and_messages():
-    out = io.StringIO()
-    screen = Console(
-        file=out,
-        force_terminal=True,
-        width=150,
-        markup=False,
-        highlight=False,
-        _environ={"TERM": "xterm-256color"},
-    )
-    for made in (SweepProgress(screen), SweepProgress(Console(file=out, width=400))):
-        out.seek(0)
-        out.truncate()
+    environ = {"TERM": "xterm-256color"}
+    plain = {"width": 150, "markup": False, "highlight": False, "_environ": environ}
+    for is_terminal in (True, False):
+        out = io.StringIO()
+        made = SweepProgress(Console(file=out, force_terminal=is_terminal, **plain))
         cells = [*map(Cell, cells_of()), *(Cell(each, status="done") for each in cells_of(["iid"]))]
         made.begin(cells)
         cell = cells[0]
@@ -156,9 +141,8 @@ def test_progress_shows_cells_and_messages():
         progress.begin("not shown", 900, 0)
         progress.advance(17, 100.0)
         recalls = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"), 0.25)
-        progress.record(
-            {"epoch": 1.0, "probe_loss": 0.5, "train_seconds": 2.0, "iteration": 17} | recalls
-        )
+        losses = {"epoch": 1.0, "probe_loss": 0.5, "train_seconds": 2.0, "iteration": 17}
+        progress.record(losses | recalls)
         progress.say("something")
         if made.bars is not None:
             made.bars.refresh()
@@ -166,24 +150,17 @@ def test_progress_shows_cells_and_messages():
         made.finish(cell)
         made.end()
         text = out.getvalue()
-        for word in (
-            "4 cells: 1 done, 3 left.",
-            "tiny bow sg neg b=64 seed 0",
-            "neg b=64 seed 0: something",
-            "neg b=64 seed 0: failed: no memory",
-        ):
+        said = "4 cells: 1 done, 3 left.", "tiny bow sg neg b=64 seed 0"
+        for word in (*said, "neg b=64 seed 0: something", "neg b=64 seed 0: failed: no memory"):
             assert word in text
-        live = "17/900" in text and "loss 0.5000" in text
-        plain = "neg b=64 seed 0: epoch   1.00  iteration     17  probe loss 0.5000" in text
-        assert (live, plain) == ((True, False) if made.bars else (False, True))
+        is_live = "17/900" in text and "loss 0.5000" in text
+        line = "neg b=64 seed 0: epoch   1.00  iteration     17  probe loss 0.5000"
+        assert (is_live, line in text) == (is_terminal, not is_terminal)
 
 
 @pytest.mark.long
 def test_simulated_devices_are_cells_and_marked(data_dir, tmp_path):
-    """One device, and two: two runs, two comparisons.
-
-    Everything that is printed says which devices are simulated.
-    """
+    """One device, and two: two runs, two comparisons; simulated devices are always named."""
     grid = ("sampler=ns", "encoder=mf", "devices=1,2")
     more = ["--epochs", "1", *(word for text in grid for word in ("--set", text))]
     trained = invoke(data_dir, tmp_path, *more)
@@ -198,12 +175,9 @@ def test_simulated_devices_are_cells_and_marked(data_dir, tmp_path):
         return invoked.invoke("report", "--runs-dir", tmp_path, *words)
 
     rows = json.loads(report("--format", "json").stdout)["speedup"]
-    found = [
-        (row["settings"].count("devices=2"), row["sampler"], row["variant"])
-        for row in rows
-        if row["simulated"]
-    ]
-    assert found == [(1, "ns", "")]
+    (simulated,) = (row for row in rows if row["simulated"])
+    assert "devices=2" in simulated["settings"]
+    assert (simulated["sampler"], simulated["variant"]) == ("ns", "")
     assert {row["settings"].count("devices=2") for row in rows} == {0, 1}
     assert "SIMULATED" in report().stdout
     check(report("--verify"), 0)
