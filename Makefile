@@ -77,9 +77,9 @@ check: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# The five samplers on DATASET, interleaved in one process.
+# What users wait for on DATASET, beside its targets: start, evaluation, step, floors. BENCH_FLAGS names some of these.
 bench: $(VENV)/.installed
-	$(BIN)/ncfbench profile --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
+	$(BIN)/python benchmarks/bench.py $(DATASET) $(BENCH_FLAGS)
 
 # The same work in PyTorch, interleaved with ours. Needs the extra: pip install '.[bench]'
 bench-peer: $(VENV)/.installed

@@ -1,0 +1,39 @@
+"""What users wait for, beside its targets: start, evaluation, the step, floors.
+
+    make bench                                            # half an hour on two quiet cores
+    make bench DATASET=movielens BENCH_FLAGS="start step"
+
+Each part is a module of its own, ``bench_start.py`` and so on, which says what it measures. Exit
+code 6 says that a target is missed. How all grows with users, items and links: ``bench_scale.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from ncfbench.errors import CheckFailedError
+
+PARTS = {"start": False, "evaluation": True, "step": True, "floors": True}
+"""Parts, and whether they read a data set."""
+
+
+def main(dataset: str, *parts: str) -> None:
+    """Measure some parts, by default all; print each figure as soon as it is known.
+
+    Raises:
+        SystemExit: a target is missed.
+    """
+    missed = 0
+    for part in parts or PARTS:
+        rows = import_module(f"bench_{part}").rows
+        for what, figure, target in rows([dataset]) if PARTS[part] else rows():
+            missed += figure > target
+            verdict = "missed" if figure > target else "met"
+            print(f"{figure:8.3g}  at most {target:<5g}  {verdict:6}  {what}", flush=True)
+    if missed:
+        raise SystemExit(CheckFailedError.exit_code)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
