@@ -43,9 +43,8 @@ def floor(
     items, TF-IDF beside features, `ridge` regresses his links on them. Known items, where data are
     prepared with --hold-out links, last or time, are ranked by their links too: `popularity`,
     `ease` (a regression of each item on all others) and `ials` (a factorisation). A penalty is
-    chosen by recall@50 of the validation links, never of the test links. Where `ridge` does not
-    fit into memory or --budget it reads the heaviest columns of the content; any other floor that
-    does not fit is left out, with a sentence.
+    chosen by recall@50 of the validation links, never of the test links. A floor that does not fit
+    into memory or --budget is left out, with a sentence.
 
     Each floor is kept as soon as it is done, in floors.parquet beside the data set: Ctrl-C loses
     the one that is being fitted, and the same command goes on. docs/floors.md says which to use

@@ -1,4 +1,4 @@
-"""A data set as floors read it: its links, its content, and how much of that they have room for."""
+"""A data set as floors read it: its links, its content, and whether they have time and memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ RANKING_SECONDS = 2e-8
 """To rank one score of a user among all."""
 EFFICIENCY = 0.6
 """Speed of a Cholesky factor over that of a product."""
-WIDTHS = (16384, 8192, 4096, 2048)
-"""Columns of the content that a floor may be fitted to where it cannot be to all."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,6 @@ class Case:
         memory_bytes: that the matrices of a floor may take.
         content: its title.
         content_seconds: what the content took, with its choice and derived features.
-        columns: number of its heaviest columns that are read; None where all are.
     """
 
     dataset: Dataset
@@ -45,7 +42,6 @@ class Case:
     memory_bytes: float
     content: str | None = None
     content_seconds: float = 0.0
-    columns: int | None = None
 
     @classmethod
     def of(cls, dataset: Dataset, memory_bytes: float, *, needs_content: bool) -> Case:
@@ -64,29 +60,15 @@ class Case:
         task = replace(task, content_IxF=contents[title])
         return cls(dataset, task, splits, memory_bytes, title, seconds)
 
-    def within(self, name: str, penalty: float | None, budget_seconds: float) -> Case | None:
-        """Return it with as much of its content as a floor has time and memory for; None where it
-        has none.
-        """
-        if self.refusal(name, penalty, budget_seconds) is None:
-            return self
-        width = self.task.content.shape[1] if FLOORS[name].narrows else 0
-        for columns in WIDTHS:
-            if columns < width:
-                narrow = replace(self, task=self.task.narrowed(columns), columns=columns)
-                if narrow.refusal(name, penalty, budget_seconds) is None:
-                    return narrow
-        return None
-
     def refusal(self, name: str, penalty: float | None, budget_seconds: float) -> str | None:
         """Return why a floor that :func:`lack` lets pass is not fitted; None if it is."""
-        needed = self.bytes_of(name)
+        is_chosen = bool(FLOORS[name].penalties) and penalty is None
+        needed = self.bytes_of(name) * (1 + is_chosen / 2)  # a choice keeps its best fit
         if needed > self.memory_bytes:
             return (
                 f"it needs about {needed / 2**30:.2g} GiB of memory, and"
                 f" {self.memory_bytes / 2**30:.2g} GiB are free."
             )
-        is_chosen = bool(FLOORS[name].penalties) and penalty is None
         seconds = expected_seconds(self, name, is_chosen=is_chosen)
         if seconds > budget_seconds:
             fewer = "; with one --penalty ncfbench floor takes less" if is_chosen else ""

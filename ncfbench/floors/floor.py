@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -19,7 +19,7 @@ from ncfbench.data.lsa import Ids
 from ncfbench.data.store import Dataset, open_dataset
 from ncfbench.errors import DataError, UsageError, nearest
 from ncfbench.floors.case import Case, recall_of
-from ncfbench.floors.kept import FILE, Row, columns_of, read
+from ncfbench.floors.kept import FILE, Row, read
 from ncfbench.floors.models import FLOORS, Fitted
 from ncfbench.floors.task import (
     Task,
@@ -58,24 +58,13 @@ class Floors:
     left_out: dict[str, str]
 
     @property
-    def missing(self) -> list[str]:
+    def notes(self) -> list[str]:
         """A sentence for each reason to leave floors out."""
         return [
             f"No {', '.join(name for name in self.left_out if self.left_out[name] == reason)}:"
             f" {reason}"
             for reason in dict.fromkeys(self.left_out.values())
         ]
-
-    @property
-    def notes(self) -> list[str]:
-        """A sentence for each floor that read less than all of its content, and :attr:`missing`."""
-        narrow = [
-            f"{row['floor']} reads the {columns:,} heaviest columns of its content: with more it"
-            " would take longer than its time, or more memory than was free."
-            for row in self.rows
-            if (columns := columns_of(row))
-        ]
-        return narrow + self.missing
 
 
 def floor(
@@ -93,8 +82,7 @@ def floor(
     """Fit the floors of a data set and rank its held-out links, and keep what they reach.
 
     Each is kept as soon as it is done, in ``floors.parquet`` beside the data set. One that is kept
-    for the same data, settings and machine is not fitted again. One that has too little time for
-    all of its content reads the heaviest columns of it, as many as it has time for.
+    for the same data, settings and machine is not fitted again.
 
     Args:
         dataset: a prepared data set, or its name; by default ``citeulike``.
@@ -121,14 +109,14 @@ def floor(
             f"{data.name} has no test links, and floors rank these. {data.advise_hold_out('test')}"
         )
     path, host = data_dir / data.name / FILE, environment.host_key()
-    kept = {
-        (row["floor"], columns_of(row)): row
+    rows = {
+        row["floor"]: row
         for row in _read(path, data.fingerprint, say)
-        if row["settings"] == settings_text(row["floor"], penalty, data, columns_of(row))
+        if row["floor"] in names
+        and row["settings"] == settings_text(row["floor"], penalty, data)
         and row["environment_key"] == host
         and not again
     }
-    rows = {name: kept[name, None] for name in names if (name, None) in kept}
     left_out = {name: reason for name in names if name not in rows and (reason := lack(data, name))}
     names = [name for name in names if name not in left_out]
     case: Case | None = None
@@ -138,15 +126,11 @@ def floor(
             needs_content = any(FLOORS[floor].needs_content for floor in names if floor not in rows)
             case = Case.of(data, available_memory(), needs_content=needs_content)
         seconds = min(budget_seconds, end - time.perf_counter())
-        narrow = [columns for floor, columns in kept if floor == name and columns]
         try:
-            fitting = case.within(name, penalty, seconds)
-            if narrow and (fitting is None or max(narrow) >= (fitting.columns or math.inf)):
-                rows[name] = kept[name, max(narrow)]
-            elif fitting is None:
-                left_out[name] = case.refusal(name, penalty, seconds) or ""
+            if reason := case.refusal(name, penalty, seconds):
+                left_out[name] = reason
             else:
-                rows[name] = measure(fitting, name, penalty, show) | {"environment_key": host}
+                rows[name] = measure(case, name, penalty, show) | {"environment_key": host}
                 _keep(path, rows[name], say)
         except UsageError as error:
             left_out[name] = str(error)
@@ -156,7 +140,7 @@ def floor(
         data.name, data.fingerprint, path, [rows[name] for name in names if name in rows], left_out
     )
     if not rows:
-        raise UsageError(" ".join(fitted.missing))
+        raise UsageError(" ".join(fitted.notes))
     return fitted
 
 
@@ -206,12 +190,10 @@ def lack(dataset: Dataset, name: str) -> str | None:
     return None
 
 
-def settings_text(
-    name: str, penalty: float | None, dataset: Dataset, columns: int | None = None
-) -> str:
+def settings_text(name: str, penalty: float | None, dataset: Dataset) -> str:
     """Return as JSON the settings that decide a floor's scores on given data."""
     floor = FLOORS[name]
-    settings: dict[str, Any] = {} if columns is None else {"columns": columns}
+    settings: dict[str, Any] = {}
     if floor.needs_content and tries_features(dataset):
         settings["features"] = "tried"
     if floor.penalties and penalty is None:
@@ -259,36 +241,41 @@ def measure(
     begin = time.perf_counter()
     chosen_by, recalls = "given", dict[float, float]()
     validation: Evaluation | None = None
+    shared: Fit | None = None
     try:
         if floor.penalties and penalty is None:
-            chosen_by, recalls = choose_penalty(case, name, show)
+            chosen_by, recalls, fit = choose_penalty(case, name, show)
+            shared = fit if "validation" in case.splits else None
         best = max(recalls, key=lambda tried: recalls[tried], default=penalty or 0.0)
         chosen = time.perf_counter()
         show(f"{name}: test links" + f", penalty {best:g}" * bool(floor.penalties))
-        fitted = floor.fit(task, best)
+        fitted = shared.fitted if shared else floor.fit(task, best)
         scores = _finite(fitted(test.candidates))
         done = time.perf_counter()
         evaluation = test.evaluate(scores)
         ranked = time.perf_counter()
-        if links := case.splits.get("validation"):
+        if shared:
+            validation = shared.quality
+        elif links := case.splits.get("validation"):
             validation = links.evaluate(_finite(fitted(links.candidates)))
     except linalg.LinAlgError as error:
         raise UsageError(
             "its scores cannot be computed in single precision with so small a penalty: use a"
             " larger --penalty."
         ) from error
+    fit_seconds = shared.seconds if shared else 0.0
     row = dict.fromkeys(FLOOR.names) | {
         "dataset": case.dataset.name,
         "floor": name,
         "content": case.content if floor.needs_content else None,
-        "settings": settings_text(name, penalty, case.dataset, case.columns),
+        "settings": settings_text(name, penalty, case.dataset),
         "penalty": best if floor.penalties else None,
         "chosen_by": chosen_by if floor.penalties else None,
         "penalties": [*recalls],
         "recalls": [*recalls.values()],
         "content_seconds": case.content_seconds if floor.needs_content else 0.0,
-        "choice_seconds": chosen - begin,
-        "fit_seconds": done - chosen,
+        "choice_seconds": chosen - begin - fit_seconds,
+        "fit_seconds": done - chosen + fit_seconds,
         "ranking_seconds": ranked - done,
         "data_fingerprint": case.dataset.fingerprint,
     }
@@ -300,16 +287,24 @@ def refit(dataset: Dataset, row: Mapping[str, Any]) -> tuple[Task, Fitted]:
     """Fit a kept floor again to the training links of a data set, with its content and penalty."""
     contents = contents_of(dataset)[0] if row["content"] else {}
     task = Task.of(dataset, contents.get(row["content"]))
-    if columns := columns_of(row):
-        task = task.narrowed(columns)
     return task, FLOORS[row["floor"]].fit(task, row["penalty"] or 0.0)
+
+
+class Fit(NamedTuple):
+    """A fit with one penalty, the quality of the links that choose it, and seconds until these are
+    ranked.
+    """
+
+    fitted: Fitted
+    quality: Evaluation
+    seconds: float
 
 
 def choose_penalty(
     case: Case, name: str, show: Callable[[str], object]
-) -> tuple[str, dict[float, float]]:
-    """Return the links that choose a floor's penalty, and recall@50 of them by each penalty that
-    was tried; test links are not read.
+) -> tuple[str, dict[float, float], Fit]:
+    """Return the links that choose a floor's penalty, recall@50 of them by each penalty that was
+    tried, and the best fit; test links are not read.
 
     Without validation a tenth of the training items or links stands in for it, which the fits of
     the choice leave out.
@@ -320,19 +315,28 @@ def choose_penalty(
         task, held_out = task.apart()
         by = f"a tenth of the training {'links' if task.leaves_out_known else 'items'}"
 
+    best: Fit | None = None
+
     def recall(penalty: float) -> float:
+        nonlocal best
         show(f"{name}: choosing its penalty, {penalty:g}")
+        begin = time.perf_counter()
         try:
-            scores = _finite(floor.fit(task, penalty)(held_out.candidates))
-            return recall_of(held_out.evaluate(scores))
+            fitted = floor.fit(task, penalty)
+            scores = _finite(fitted(held_out.candidates))
+            seconds = time.perf_counter() - begin
+            quality = held_out.evaluate(scores)
         except linalg.LinAlgError:  # too small for single precision
             return UNFITTED
+        if best is None or recall_of(quality) > recall_of(best.quality):
+            best = Fit(fitted, quality, seconds)
+        return recall_of(quality)
 
     recalls = climb(floor.penalties, recall)
     recalls = {penalty: value for penalty, value in recalls.items() if value != UNFITTED}
-    if not recalls:
+    if best is None:
         raise linalg.LinAlgError("no penalty is large enough")
-    return by, recalls
+    return by, recalls, best
 
 
 def climb(values: Sequence[float], height: Callable[[float], float]) -> dict[float, float]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,20 +22,6 @@ def read(folder: Path, fingerprint: str) -> list[Row]:
     """
     rows = tables.read_rows(folder / FILE, FLOOR) if (folder / FILE).exists() else []
     return [row for row in rows if row["data_fingerprint"] == fingerprint]
-
-
-def columns_of(row: Mapping[str, Any]) -> int | None:
-    """Return the columns of the content that a kept floor read; None where it read all."""
-    columns: int | None = json.loads(row["settings"]).get("columns")
-    return columns
-
-
-def key_of(row: Mapping[str, Any]) -> str:
-    """Return what tells a kept floor from those of other widths, by which its blends are kept:
-    ``ridge``, or ``ridge of 8192 columns``.
-    """
-    columns = columns_of(row)
-    return f"{row['floor']} of {columns} columns" if columns else str(row["floor"])
 
 
 def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
@@ -62,11 +46,11 @@ def named(rows: Iterable[Row], name: str | None) -> Row | None:
 
 def one_of_each(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
     """Return one row of each floor: one whose penalty was chosen before one with a given penalty,
-    then the one that read most columns, then that of the largest recall of validation links.
+    then that of the largest recall of validation links.
     """
 
-    def preference(row: Mapping[str, Any]) -> tuple[bool, float, float]:
-        return row["chosen_by"] != "given", columns_of(row) or math.inf, _recall(row)
+    def preference(row: Mapping[str, Any]) -> tuple[bool, float]:
+        return row["chosen_by"] != "given", _recall(row)
 
     return [*{row["floor"]: row for row in sorted(rows, key=preference)}.values()]
 

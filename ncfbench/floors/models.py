@@ -16,11 +16,10 @@ from scipy import linalg, sparse
 
 from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids
+from ncfbench.floors.linear import Regression, gram, inverse, is_direct, products
 from ncfbench.floors.task import Features, Task
 from ncfbench.runs.ranks import Scores
 
-COLUMNS = 512
-"""Columns of a block of a product."""
 DIMENSION, SWEEPS, PAIRS = 64, 10, 2.0
 """Length of a vector of iALS, its least squares of both sides, and the weight of all pairs over
 that of all links. One weight of a pair for all data would be too large where links are few.
@@ -32,6 +31,8 @@ SMALL = 64
 """Links of a product of a row: OpenBLAS spreads larger ones over threads that mostly wait."""
 NUMBER_BYTES = 4
 """Bytes of a float32, of which all matrices are."""
+ITERATIONS = 8
+"""Typical number of iterations of conjugate gradients."""
 SLOW = 8
 """Operations of a large dense product in the time of one of a sparse product or a small system."""
 
@@ -86,8 +87,6 @@ class Floor:
         fit: fits it to a task with a penalty.
         needs_content: whether it reads the items' content.
         needs_links: whether it can rank only items with training links.
-        narrows: whether it is fitted to the heaviest columns of the content where all take longer
-            than its time, or more memory than is free.
         penalties: values to choose from, ascending, begun in the middle; empty where it has none.
         settings: other numbers that decide its scores.
     """
@@ -95,7 +94,6 @@ class Floor:
     fit: Callable[[Task, float], Fitted]
     needs_content: bool = False
     needs_links: bool = False
-    narrows: bool = False
     penalties: Sequence[float] = ()
     settings: Mapping[str, float] = field(default_factory=dict)
 
@@ -110,32 +108,18 @@ def profile(task: Task, penalty: float = 0.0) -> Fitted:
     """Score a candidate by its product with the sum of a user's items (Rocchio 1971)."""
     content, known = task.content, task.content[task.known]
     links, alike = task.known_UxK, task.first_alike
-    return Fitted(links, content, lambda rows: _products(known, rows), known.T.__matmul__, alike)
+    return Fitted(links, content, lambda rows: products(known, rows), known.T.__matmul__, alike)
 
 
 def ridge(task: Task, penalty: float) -> Fitted:
     """Regress a user's links on content: w_u = (X'X + penalty I)^-1 X'y_u (Hoerl, Kennard 1970).
 
-    With fewer features than items X'X + penalty I is factorised by Cholesky, else XX' + penalty I,
-    the same by (X'X + penalty I)^-1 X' = X' (XX' + penalty I)^-1. Solved for the candidates or for
-    the users, whichever are fewer. Of TF-IDF the Gram matrix costs a hundredth of its factor, so
-    each penalty has both.
+    Solved for the candidates or for the users, whichever are fewer (:class:`Regression`).
     """
-    content, known = task.content, task.content[task.known]
-    is_primal = content.shape[1] <= len(task.known)
-    factor = _factor(_gram(known.T if is_primal else known), penalty)
-
-    def apply(rows: Features) -> Float32:
-        if is_primal:
-            return _products(known, _solve(factor, _columns(rows)).T)
-        return _solve(factor, _products(rows, known).T)
-
-    def adjoint(columns: Features) -> Float32:
-        if is_primal:
-            return _solve(factor, _columns(columns.T @ known))
-        return known.T @ np.ascontiguousarray(_solve(factor, _columns(columns.T)))
-
-    return Fitted(task.known_UxK, content, apply, adjoint, task.first_alike, is_for_fewer=True)
+    links, content = task.known_UxK, task.content
+    fitted = Regression(content[task.known], penalty)
+    ways = fitted.of_columns, lambda columns: fitted.of_items(columns.T)
+    return Fitted(links, content, *ways, task.first_alike, is_for_fewer=True)
 
 
 def ease(task: Task, penalty: float) -> Fitted:
@@ -148,12 +132,12 @@ def ease(task: Task, penalty: float) -> Fitted:
     n_items = task.links_UxI.shape[1]
     is_item_IxK = sparse.eye_array(n_items, dtype=np.float32, format="csr")[:, task.known]
     if links.shape[1] <= links.shape[0]:
-        weights = _inverse(_gram(links.T), penalty)
+        weights = inverse(gram(links.T), penalty)
         weights /= -np.diag(weights).copy()
         np.fill_diagonal(weights, 0.0)
         return Fitted(links, is_item_IxK, lambda rows: weights @ rows.T, weights.T.__matmul__)
     by_item = sparse.csr_array(links.T)
-    scores_KxU = by_item @ _inverse(_gram(links), penalty)
+    scores_KxU = by_item @ inverse(gram(links), penalty)
     item, user = by_item.tocoo().coords
     shared = np.bincount(item, scores_KxU[item, user].astype(np.float64), links.shape[1])
     if shared.max() >= 1.0:
@@ -177,7 +161,6 @@ FLOORS: Mapping[str, Floor] = {
     "ridge": Floor(
         ridge,
         needs_content=True,
-        narrows=True,
         penalties=(1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
     ),
     "ease": Floor(
@@ -201,13 +184,14 @@ def cost(name: str, task: Task, candidates: int) -> tuple[float, float]:
     content = np.empty((0, 0)) if task.content_IxF is None else task.content_IxF
     width, values = content.shape[1], content.size
     factor, pairs, sides = min(width, n_known), min(n_users, n_known), min(candidates, n_users)
+    solved, solution = 4 * SLOW * ITERATIONS * values * sides, sides * (width + n_known)
+    if is_direct(factor, content):
+        solved = factor**3 / 3 + 2 * factor**2 * sides + 2 * SLOW * values * (factor + sides)
+        solution += factor**2
     numbers, operations = {
         "popularity": (candidates, 0.0),
         "profile": (n_known * candidates, 2 * SLOW * (links + values) * candidates),
-        "ridge": (
-            factor**2 + sides * (width + n_known),
-            factor**3 / 3 + 2 * factor**2 * sides + 2 * SLOW * values * (factor + sides),
-        ),
+        "ridge": (solution, solved),
         "ease": (2 * pairs**2 + n_known * n_users * (n_users < n_known), pairs**3),
         "ials": (
             2 * sum(task.links_UxI.shape) * DIMENSION,
@@ -270,52 +254,3 @@ def _alike(degrees: Ids) -> Iterator[Ids]:
         start += size
 
 
-def _products(left: Features, right: Features) -> Float32:
-    """Return the products of all rows of two matrices, a block of columns at a time."""
-    result = np.empty((left.shape[0], right.shape[0]), np.float32)
-    for columns in _blocks(right.shape[0]):
-        result[:, columns] = left @ np.ascontiguousarray(_columns(right[columns]))
-    return result
-
-
-def _blocks(n: int) -> Iterator[slice]:
-    return (slice(start, start + COLUMNS) for start in range(0, n, COLUMNS))
-
-
-def _columns(rows: Features) -> Float32:
-    """Return the rows of a matrix as dense columns, in the order that LAPACK overwrites."""
-    dense = rows.toarray() if isinstance(rows, sparse.sparray) else np.array(rows, order="C")
-    return np.asarray(dense, np.float32).T
-
-
-def _gram(rows: Features) -> Float32:
-    """Return the products of all rows of a matrix with each other, in LAPACK's order.
-
-    A sparse product would take three times the memory: with a word that most texts have, nearly all
-    products differ from 0.
-    """
-    rows = sparse.csr_array(rows) if isinstance(rows, sparse.sparray) else rows
-    return _products(rows, rows).T
-
-
-def _factor(gram: Float32, penalty: float) -> tuple[Float32, bool]:
-    """Return the Cholesky factor of gram + penalty I, in place of the Gram matrix."""
-    np.einsum("ii->i", gram)[:] += penalty
-    factor, is_lower = linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
-    return factor, is_lower
-
-
-def _solve(factor: tuple[Float32, bool], right: Float32) -> Float32:
-    return np.asarray(linalg.cho_solve(factor, right, overwrite_b=True, check_finite=False))
-
-
-def _inverse(gram: Float32, penalty: float) -> Float32:
-    """Return (gram + penalty I)^-1, in place of the Gram matrix."""
-    inverse, failed = linalg.lapack.spotri(_factor(gram, penalty)[0], lower=True, overwrite_c=True)
-    if failed:
-        raise linalg.LinAlgError("the inverse does not exist")
-    for rows in _blocks(len(inverse)):  # LAPACK leaves the upper triangle as it was
-        square = np.tril(inverse[rows, rows])
-        inverse[rows, rows.start :] = inverse[rows.start :, rows].T
-        inverse[rows, rows] = square + np.tril(square, -1).T
-    return np.asarray(inverse).T  # symmetric, and row by row, as products read it

@@ -84,14 +84,6 @@ class Task:
         first_of: dict[bytes, int] = {}
         return np.array([first_of.setdefault(row, item) for item, row in enumerate(rows)])
 
-    def narrowed(self, columns: int) -> Task:
-        """Return it with as many columns of its content: those of the largest sum of squares over
-        the known items.
-        """
-        mass = np.asarray((self.content[self.known] ** 2).sum(axis=0, dtype=np.float64)).ravel()
-        heaviest = np.sort(np.argsort(-mass, kind="stable")[:columns])
-        return replace(self, content_IxF=self.content[:, heaviest])
-
     def apart(self) -> tuple[Task, HeldOut]:
         """Return the task without a tenth of its items with all their links or, where links are
         held out, a tenth of the links of each user; and what was taken from it.

@@ -61,9 +61,7 @@ class FloorResult:
     def name(self) -> str:
         """Its title."""
         content = (self.row["content"] or "TF-IDF").replace("features", "feature")
-        columns = kept.columns_of(self.row)
-        note = f" on {columns:,} columns" if columns else ""
-        return TITLES[self.row["floor"]].replace("TF-IDF", content) + note
+        return TITLES[self.row["floor"]].replace("TF-IDF", content)
 
     def label(self, split: Split = "test") -> str:
         """Return its short name with the recall of a split's links and seconds, such as ``ridge
@@ -105,9 +103,8 @@ class FloorResult:
     def facts(self) -> dict[str, Any]:
         """Its settings and seconds in JSON."""
         names = ("floor", "content", "penalty", "chosen_by")
-        own = {"columns": kept.columns_of(self.row), "seconds": self.seconds}
-        own |= {f"validation_{name}": self.value("validation", name) for name in (RECALL, NDCG)}
-        return {name: self.row[name] for name in names} | own
+        recalls = {f"validation_{name}": self.value("validation", name) for name in (RECALL, NDCG)}
+        return {name: self.row[name] for name in names} | {"seconds": self.seconds} | recalls
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -304,7 +301,7 @@ def blend_of(runs: Sequence[RunRecord], floors: Iterable[FloorResult]) -> BlendR
             if row is not None and row["iteration"] == run.reported_iteration:
                 known.append(row)
     parts = {(row["floor"], row["penalty"]) for row in known}
-    of_floors = {(kept.key_of(each.row), each.row["penalty"]): each for each in floors}
+    of_floors = {(each.row["floor"], each.row["penalty"]): each for each in floors}
     if not runs or len(known) < len(runs) or len(parts) > 1 or not parts <= of_floors.keys():
         return None
     epoch = mean_of([run.summary for run in runs], "reported_epoch")

@@ -122,8 +122,7 @@ FLOOR = _schema(
 )
 """One row for each floor of a data set. ``content``: what it reads of the items, ``TF-IDF``,
 ``features`` or ``TF-IDF and features``, if anything. ``settings``: a penalty that was given, or
-those that it is chosen from, other numbers that decide its scores, and how many columns of the
-content were read where not all were, as JSON. ``chosen_by``:
+those that it is chosen from, and other numbers that decide its scores, as JSON. ``chosen_by``:
 validation, what stood in for it, or given; ``recalls``: recall@50 there with each of the
 ``penalties`` tried.
 

@@ -53,8 +53,7 @@ def blend_run(
         floor: by default that with the most recall of validation links.
         metric: of validation links, which chooses the weight; None takes a kept blend by any
             metric, and else chooses by :data:`METRIC`.
-        fitted: floors that are fitted already, by :func:`ncfbench.floors.kept.key_of`; what is
-            fitted here is added.
+        fitted: floors that are fitted already, by name; what is fitted here is added.
         replaces: False to leave a kept blend with another floor in the run's folder.
 
     Returns:
@@ -70,8 +69,11 @@ def blend_run(
     if row is None or record.reported_iteration is None or record.summary["recall_reason"]:
         return None
     present = record.blend
-    key = kept.key_of(row)
-    wanted = {"floor": key, "penalty": row["penalty"], "iteration": record.reported_iteration}
+    wanted = {
+        "floor": row["floor"],
+        "penalty": row["penalty"],
+        "iteration": record.reported_iteration,
+    }
     wanted |= {} if metric is None else {"metric": metric}
     if present is not None and wanted.items() <= present.items():
         return dict(present)
@@ -87,9 +89,9 @@ def blend_run(
     parameters, is_new = reported.parameters, dataset.graph.item_degrees == 0
     users_UxD = embedder.users(parameters).scored
     fitted = {} if fitted is None else fitted
-    if key not in fitted:
-        fitted[key] = refit(dataset, row)
-    task, of_floor = fitted[key]
+    if row["floor"] not in fitted:
+        fitted[row["floor"]] = refit(dataset, row)
+    task, of_floor = fitted[row["floor"]]
     splits = HeldOut.of(task, dataset)
 
     def blend_of(split: Split) -> blend.Blend:

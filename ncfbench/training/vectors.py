@@ -16,7 +16,7 @@ from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids
 from ncfbench.data.text import Int32
 from ncfbench.floors.floor import refit
-from ncfbench.floors.kept import Row, key_of
+from ncfbench.floors.kept import Row
 from ncfbench.floors.models import Fitted
 from ncfbench.floors.task import HeldOut
 from ncfbench.runs.folder import RunRecord
@@ -88,7 +88,7 @@ def of_floor(row: Row, dataset: Dataset, progress: Progress) -> Vectors:
         dataset.n_items,
         RANKS[-1],
     )
-    rank, facts = items_VxD.shape[1], {"floor": key_of(row), "penalty": row["penalty"]}
+    rank, facts = items_VxD.shape[1], {"floor": row["floor"], "penalty": row["penalty"]}
     held_out = HeldOut.of(task, dataset).get("validation")
     if held_out is not None:
         column, ranked = f"recall_at_{COMPARED}", held_out.candidates

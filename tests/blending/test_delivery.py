@@ -21,7 +21,6 @@ from ncfbench.reporting.floors import blend_of, compare, floors_of
 from ncfbench.reporting.quality import quality_of
 from ncfbench.runs.folder import read_all
 from ncfbench.runs.progress import Progress
-from ncfbench.storage import schemas, tables
 from ncfbench.training.blended import blend_run
 from ncfbench.training.run import run_and_blend
 
@@ -150,33 +149,14 @@ def test_a_blend_of_other_parameters_is_made_again(trained, tmp_path):
     blend.write(record.folder, row)
 
 
-def test_a_blend_is_that_of_its_floors_columns(trained):
-    """Once another width is kept it is made again, and until then not shown beside it."""
-    record, dataset, home = trained
-    row, path = record.blend, home / "tiny/floors.parquet"
-    rows = read_floors(home / "tiny", dataset.fingerprint)
-    (ridge,) = (each for each in rows if each["floor"] == "ridge")
-    narrow = ridge | {"settings": json.dumps({"columns": 64})}
-    whole = blend_run(record, dataset, floor="ridge", replaces=False)
-    tables.write_rows(path, [narrow], schemas.FLOOR)
-    found = blend_run(record, dataset, floor="ridge")
-    assert found["floor"] == "ridge of 64 columns" != whole["floor"] == "ridge"
-    assert found["heights"] != whole["heights"]
-    assert blend_of([record], floors_of([narrow])).reported.recall == found[RECALL]
-    assert blend_of([record], floors_of([ridge])) is None
-    tables.write_rows(path, rows, schemas.FLOOR)
-    blend.write(record.folder, row)
-
-
 def test_a_floor_with_a_chosen_penalty_comes_first():
-    def row(name, by, recall, settings="{}"):
-        found = {"floor": name, "chosen_by": by, "settings": settings}
-        return found | {"validation_recall_at_50": recall}
+    def row(name, by, recall):
+        return {"floor": name, "chosen_by": by, "validation_recall_at_50": recall}
 
     given, chosen = row("ridge", "given", 0.5), row("ridge", "validation", 0.4)
-    profile, narrow = row("profile", None, 0.3), row("ridge", "validation", 0.45, '{"columns": 8}')
-    assert named([chosen, given, profile, narrow], "ridge") is chosen
-    assert named([given, narrow], "ridge") is narrow
+    profile = row("profile", None, 0.3)
+    assert named([chosen, given, profile], "ridge") is chosen
+    assert named([given, profile], "ridge") is given
     assert named([given, profile, chosen], None) is chosen
     assert named([], None) is named([given], "ease") is None
 

@@ -17,7 +17,7 @@ from ncfbench.data import prepare, store
 from ncfbench.data.sources import citeulike, custom
 from ncfbench.data.store import load
 from ncfbench.errors import DataError, UsageError
-from ncfbench.floors import floor, kept, models
+from ncfbench.floors import floor, kept, linear, models
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.task import HeldOut, Task, contents_of
 from ncfbench.reporting.views.floors import floors_table
@@ -128,6 +128,19 @@ def test_without_validation_training_links_choose(folder, name, share, monkeypat
     assert choosing[0] == choosing[-1]
 
 
+@pytest.mark.parametrize("name", ["ridge", "ease"])
+def test_the_best_fit_of_a_choice_is_used_again(folder, name, monkeypatch):
+    """Each penalty is fitted once, and the row is that of a fit with the chosen one alone."""
+    floor_of, fits = FLOORS[name], list[float]()
+    watched = replace(floor_of, fit=lambda *given: [fits.append(given[1]), floor_of.fit(*given)][1])
+    monkeypatch.setitem(models.FLOORS, name, watched)
+    (row,) = fitted(folder, "warm", floors=[name], again=True).rows
+    assert sorted(fits) == sorted(row["penalties"])
+    (alone,) = fitted(folder, "warm", floors=[name], penalty=row["penalty"], again=True).rows
+    for column in ("validation_recall_at_50", "test_recall_at_50", "test_mrr"):
+        assert row[column] == alone[column]
+
+
 def test_a_share_apart_is_ranked_as_held_out_links_are(folder):
     for name in ("unvalidated", "unvalidated-warm"):
         task = Task.of(load(folder, name))
@@ -207,7 +220,7 @@ def test_floors_say_what_they_lack(folder):
 
 
 def singular(*given):
-    return models._inverse(-np.eye(3), 0.5)
+    return linear.inverse(-np.eye(3), 0.5)
 
 
 def unbounded(*given):
@@ -228,9 +241,11 @@ def test_a_penalty_is_climbed_to_from_the_middle():
         assert [*heights] == asked
 
 
-@pytest.mark.parametrize("name", ["ridge", "ease"])
+@pytest.mark.parametrize(("name", "direct"), [("ridge", 1024), ("ridge", 0), ("ease", 0)])
 @pytest.mark.parametrize(("n_users", "width"), [(1500, 700), (900, 2000)])
-def test_a_cost_counts_about_the_bytes_of_the_matrices(name, n_users, width):
+def test_a_cost_counts_about_the_bytes_of_the_matrices(name, direct, n_users, width, monkeypatch):
+    monkeypatch.setattr(linear, "DIRECT", direct)
+    monkeypatch.setattr(linear, "SYSTEMS", 8)
     rng = np.random.default_rng(0)
     links = sparse.random_array((n_users, 1100), density=0.01, rng=rng, dtype=np.float32)
     content = sparse.random_array((1100, width), density=0.01, rng=rng, dtype=np.float32)
@@ -249,7 +264,7 @@ def test_a_common_word_takes_no_memory():
     content[:, 0] = 1.0
     rows = sparse.csr_array(content, dtype=np.float32)
     tracemalloc.start()
-    gram = models._gram(rows)
+    gram = linear.gram(rows)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1.5 * gram.nbytes
