@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 from scipy import linalg, sparse
@@ -14,19 +13,17 @@ from scipy import linalg, sparse
 from ncfbench.data.features import Float32
 from ncfbench.floors.task import Features
 
-Step: TypeAlias = Callable[[Float32], Float32]
 COLUMNS = 512
 """Columns of a block of a product."""
 DIRECT = 1024
 """Rows of a Gram matrix that is factorised; a larger one of sparse content is never computed."""
-TOLERANCE = 1e-3
-"""Length of the residual of a system over that of its right side where iterations end: recall@50 is
-then within 0.0005 of that by a factor.
+TOLERANCE, MOST = 1e-3, 1000
+"""Length of the residual of a system over that of its right side where iterations end, for which
+recall@50 is that by a factor to 0.0005; and the most iterations.
 """
-MOST = 1000
-"""Iterations of a system, at most."""
 SYSTEMS = 64
 """Systems that a core solves together: their vectors stay in its cache."""
+TINY = np.finfo(np.float32).tiny
 DENSE = 0.9
 """Share of the rows above which a column of sparse content is dense, such as a feature."""
 
@@ -40,51 +37,47 @@ class Regression:
     """
 
     def __init__(self, content: Features, penalty: float) -> None:
-        self._shape, self._penalty = content.shape, np.float32(penalty)
-        self._is_wide = content.shape[1] > content.shape[0]
-        self._solve, self._block, self._threads = self._by_gradients, SYSTEMS, os.cpu_count() or 1
-        if is_direct(min(content.shape), content):
-            factorised = factor(gram(content if self._is_wide else content.T), penalty)
-            self._solve, self._block, self._threads = partial(solve, factorised), COLUMNS, 1
         self._rows, self._columns, self._dense = content, content.T, np.empty(0, np.intp)
+        self._is_wide, self._penalty = content.shape[1] > content.shape[0], np.float32(penalty)
+        self._solve, self._block, self._threads = self._by_gradients, SYSTEMS, os.cpu_count() or 1
         if isinstance(content, sparse.sparray):
             rows = sparse.csr_array(content)
-            shares = np.bincount(rows.indices, minlength=rows.shape[1]) / rows.shape[0]
-            self._dense = np.flatnonzero(shares > DENSE)
-            if len(self._dense):  # BLAS has threads of its own
-                self._apart, self._threads = rows[:, self._dense].toarray(), 1
-                rows = rows @ sparse.diags_array((shares <= DENSE).astype(np.float32))
-                rows.eliminate_zeros()
-            self._rows, self._columns = sparse.csr_array(rows), sparse.csr_array(rows.T)
+            is_dense = np.bincount(rows.indices, minlength=rows.shape[1]) > DENSE * rows.shape[0]
+            self._dense, self._apart = np.flatnonzero(is_dense), rows[:, is_dense].toarray()
+            rows = sparse.csr_array(rows @ sparse.diags_array((~is_dense).astype(np.float32)))
+            self._rows, self._columns = rows, sparse.csr_array(rows.T)
+        if is_direct(min(content.shape), content):
+            factorised = factor(gram(content if self._is_wide else content.T), penalty)
+            self._solve, self._block = partial(solve, factorised), COLUMNS
+        if self._block == COLUMNS or len(self._dense):  # BLAS has threads of its own
+            self._threads = 1
 
     def of_columns(self, rows: Features) -> Float32:
         """Return X (X'X + penalty I)^-1 r of each row r of F numbers, float32[K, rows]."""
-        return self._map(rows, self._shape[0], self._to_items, crosses_first=self._is_wide)
+        steps = (self._to_items, self._solve) if self._is_wide else (self._solve, self._to_items)
+        return self._map(rows, self._rows.shape[0], *steps)
 
     def of_items(self, rows: Features) -> Float32:
         """Return (X'X + penalty I)^-1 X'r of each row r of K numbers, float32[F, rows]."""
-        return self._map(rows, self._shape[1], self._to_columns, crosses_first=not self._is_wide)
+        steps = self._to_columns, self._solve
+        return self._map(rows, self._rows.shape[1], *(steps[::-1] if self._is_wide else steps))
 
-    def _map(self, rows: Features, size: int, cross: Step, *, crosses_first: bool) -> Float32:
-        """Return the solutions, crossed to the other side of X before or after they are solved."""
+    def _map(self, rows: Features, size: int, *steps: Callable[[Float32], Float32]) -> Float32:
         result = np.empty((size, rows.shape[0]), np.float32)
 
         def fill(block: slice) -> None:
-            right = np.ascontiguousarray(columns(rows[block]))
-            solution = self._solve(cross(right)) if crosses_first else cross(self._solve(right))
-            result[:, block] = solution
+            first, then = steps
+            result[:, block] = then(first(np.ascontiguousarray(columns(rows[block]))))
 
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(fill, blocks(rows.shape[0], self._block)))
         return result
 
     def _to_items(self, right: Float32) -> Float32:
-        """Return X right."""
         result = np.asarray(self._rows @ right)
         return result + self._apart @ right[self._dense] if len(self._dense) else result
 
     def _to_columns(self, right: Float32) -> Float32:
-        """Return X'right."""
         result = np.asarray(self._columns @ right)
         if len(self._dense):
             result[self._dense] = self._apart.T @ right
@@ -92,24 +85,22 @@ class Regression:
 
     def _by_gradients(self, right: Float32) -> Float32:
         """Return the solutions for the columns of a right side, which is overwritten."""
-        first, then = self._to_items, self._to_columns
-        if self._is_wide:
-            first, then = then, first
+        steps = self._to_items, self._to_columns
+        first, then = steps[::-1] if self._is_wide else steps
         solution, residual, direction = np.zeros_like(right), right, right.copy()
-        squares = _squares(residual)
+        squares = _dots(residual, residual)
         goal = TOLERANCE**2 * squares
         for _ in range(MOST):
-            if not (squares > goal).any():
+            if (squares <= goal).all():
                 break
             image = then(first(direction))
             image += self._penalty * direction
-            curvature = np.einsum("nb,nb->b", direction, image)
-            step = squares / np.maximum(curvature, np.finfo(np.float32).tiny)
+            step = squares / np.maximum(_dots(direction, image), TINY)
             solution += step * direction
             image *= step
             residual -= image
-            before, squares = squares, _squares(residual)
-            direction *= squares / np.maximum(before, np.finfo(np.float32).tiny)
+            before, squares = squares, _dots(residual, residual)
+            direction *= squares / np.maximum(before, TINY)
             direction += residual
         return solution
 
@@ -119,9 +110,8 @@ def is_direct(rows: int, content: Features) -> bool:
     return rows <= DIRECT or not isinstance(content, sparse.sparray)
 
 
-def _squares(rows: Float32) -> Float32:
-    """Return the sum of squares of each column."""
-    return np.asarray(np.einsum("nb,nb->b", rows, rows))
+def _dots(left: Float32, right: Float32) -> Float32:
+    return np.asarray(np.einsum("nb,nb->b", left, right))
 
 
 def products(left: Features, right: Features) -> Float32:

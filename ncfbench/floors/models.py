@@ -252,5 +252,3 @@ def _alike(degrees: Ids) -> Iterator[Ids]:
         size = min(BATCH_ROWS, max(BATCH_LINKS // int(degrees[order[start]]), 1))
         yield order[start : min(start + size, end)]
         start += size
-
-

@@ -69,11 +69,8 @@ def blend_run(
     if row is None or record.reported_iteration is None or record.summary["recall_reason"]:
         return None
     present = record.blend
-    wanted = {
-        "floor": row["floor"],
-        "penalty": row["penalty"],
-        "iteration": record.reported_iteration,
-    }
+    wanted = {name: row[name] for name in ("floor", "penalty")}
+    wanted |= {"iteration": record.reported_iteration}
     wanted |= {} if metric is None else {"metric": metric}
     if present is not None and wanted.items() <= present.items():
         return dict(present)
