@@ -37,17 +37,15 @@ from ncfbench.training.state import Parameters, Rest, Scalars, Touched, TrainSta
 B1, B2, EPSILON = 0.9, 0.999, 1e-8
 LAST_BIASED = 2**14
 """Iteration from which on Adam's correction of v is 1 in float32."""
-LARGE = 2**16
-"""Rows from which on ``auto`` and ``adagrad`` update a table by row, of 50 numbers; of longer rows
-as many fewer. Tables of the largest data set of docs/paper.md are smaller: its curves stay as
-they are (docs/optimizers.md).
+LARGE, WIDE = 20_000, 100
+"""Rows, and numbers of a row, from which on ``auto`` and ``adagrad`` update a table by row; of rows
+longer than 50 numbers as many fewer. Tables of docs/paper.md are smaller (docs/optimizers.md).
 """
-FEW = {"users": 6, "items": 6, "words": 4, "histories": 4}
-"""Rows of a table by row for each id in a batch, by kind, below which an iteration updates all of
-its rows: going through them is faster then. Of equal ids one row is updated, and words repeat.
+FEW, FEW_WIDE = {"users": 6, "items": 6, "words": 4, "histories": 4}, 0.5
+"""Rows of a table by row for each id in a batch, by kind and of wide word vectors, below which an
+iteration updates all of its rows: going through them is faster then. Of equal ids one row is
+updated, and words repeat.
 """
-WIDE, FEW_WIDE = 200, {"words": 0.5}
-"""Length of word vectors from which on, and how many rows, instead (docs/optimizers.md)."""
 
 
 class Held(NamedTuple):
@@ -139,9 +137,9 @@ class Optimizer:
                 self._part(tree, kind) for tree in (state.parameters, state.optimizer, gradient)
             )
             if kind in held.named:
-                rows = held.named[kind], touched[kind], _now(state)
+                rows = (slopes, self._part(held.parameters, kind)), held.named[kind]
                 arrays, moments, touched[kind] = self._updated_rows(
-                    arrays, moments, slopes, *rows, scalars
+                    (arrays, moments), *rows, touched[kind], _now(state), scalars
                 )
             else:
                 arrays, moments = self._updated(arrays, moments, slopes, scalars)
@@ -200,32 +198,30 @@ class Optimizer:
 
     def _updated_rows(
         self,
-        arrays: Any,
-        moments: Any,
-        gradient: Any,
+        whole: tuple[Any, Any],
+        held: tuple[Any, Any],
         named: Named,
         touched: jax.Array,
         now: jax.Array,
         scalars: Scalars,
     ) -> tuple[Any, Any, jax.Array]:
         """Return tables of a kind, their state in optax and ``touched``, each in its memory, after
-        a gradient by zeros and the named rows. A row whose gradient is zero rests.
+        a gradient by zeros and the named rows, both ``held``. A row whose gradient is zero rests.
         """
-        none = len(touched)
 
         def work(first: jax.Array, carry: tuple[Any, Any, jax.Array]) -> Any:
             *whole, touched = carry
             ids, last = named.block(first)
-            slopes = jax.tree.map(lambda array: part(array, 1 + first, len(ids)), gradient)
+            slopes, rows = jax.tree.map(lambda array: part(array, 1 + first, len(ids)), held)
             moves = [jnp.any(slope != 0, axis=1) for slope in jax.tree.leaves(slopes)]
-            at = jnp.where(jnp.any(jnp.stack(moves), axis=0), ids, none)
-            rows, of_rows = take(whole, ids)
-            rows, of_rows = self._rested(rows, of_rows, last, now, scalars)
+            moves_n = jnp.any(jnp.stack(moves), axis=0)
+            # The rows that are held have rested already.
+            _, of_rows = self._rested(rows, take(whole[1], ids), last, now, scalars)
             after = self._updated(rows, of_rows, slopes, scalars)
-            touched = put(touched, ids, jnp.where(at < none, now + 1, last))
-            return *put(whole, at, [*after]), touched
+            whole = put(whole, jnp.where(moves_n, ids, len(touched)), [*after])
+            return *whole, put(touched, ids, jnp.where(moves_n, now + 1, last))
 
-        return named.for_blocks(work, (arrays, moments, touched))
+        return named.for_blocks(work, (*whole, touched))
 
     def _rested(
         self, rows: Any, moments: Any, last: jax.Array, now: jax.Array, scalars: Scalars
@@ -262,8 +258,8 @@ class Optimizer:
 
     def _are_few(self, kind: str, rows: int, ids: int) -> bool:
         """Return whether an iteration that names some ids goes through all rows of a table."""
-        few = FEW | (FEW_WIDE if self.config.word_dimension >= WIDE else {})
-        return rows < few[kind] * ids
+        is_wide = kind == "words" and self.config.word_dimension >= WIDE
+        return rows < (FEW_WIDE if is_wide else FEW[kind]) * ids
 
     def _rest(self, kept: float) -> Rest:
         """Return how a row rests of whose weights an iteration leaves a share; Adagrad's decays."""
@@ -345,11 +341,11 @@ def tables_by_row(config: RunConfig, shapes: Parameters) -> dict[tuple[str, ...]
 
 def updates_rows(config: RunConfig, rows: int, width: int) -> bool:
     """Return whether a table of so many rows of some length is updated by row."""
-    if config.optimizer == "adam":
-        return False
-    # The words of a pretrained model have long rows, and its layers take all the time.
-    times = 1 if find_encoder(config.encoder).pretrained_parts else max(width / 50, 1)
-    return rows * times >= LARGE or config.optimizer == "row-adam"
+    if config.optimizer in ("adam", "row-adam"):
+        return config.optimizer == "row-adam"
+    if find_encoder(config.encoder).pretrained_parts:
+        return rows >= LARGE  # its words have long rows, and its layers take all the time
+    return width >= WIDE or rows * max(width, 50) >= 50 * LARGE
 
 
 def _now(state: TrainState) -> jax.Array:

@@ -11,7 +11,7 @@ from texts import texts_of
 
 from ncfbench.config import complete
 from ncfbench.errors import UsageError
-from ncfbench.models.encoders.bow import BLOCK_TEXTS, BagOfWords, block_sums, plain_sums
+from ncfbench.models.encoders.bow import BLOCK_WORDS, BagOfWords, block_sums, plain_sums
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 
 WORDS, SIZE = 9, 5
@@ -68,7 +68,7 @@ def test_a_bare_bag_is_the_mean():
 def test_blocks_of_texts_give_the_same_sums():
     """Values and gradients, where texts fill no whole block, words repeat, and some have none."""
     rng = np.random.default_rng(4)
-    texts = texts_of(rng, BLOCK_TEXTS + 5, 7, WORDS, 0.3)
+    texts = texts_of(rng, BLOCK_WORDS // 2, 7, WORDS, 0.3)
     table = jnp.asarray(rng.normal(size=(WORDS + 1, SIZE)), jnp.float32)
 
     def total(table, sums):

@@ -102,8 +102,8 @@ def test_many_texts_are_encoded_in_parts(monkeypatch):
     [
         # Gradients on a CPU have loops whose length depends on the texts.
         *((encoder, {}, "while", ["cpu"]) for encoder in ENCODERS),
-        ("bow", {"word_dimension": WIDE}, "scan", ["cpu"]),
-        ("bow", {"word_dimension": WIDE - 1}, "scan", []),
+        ("bow", {"word_dimension": WIDE}, "while", ["cpu"]),
+        ("bow", {"word_dimension": WIDE - 1}, "while", []),
         ("cnn", {}, "conv_general_dilated", ["gpu"]),
         ("cnn", {"convolution": "plain"}, "conv_general_dilated", ["cpu", "gpu"]),
         ("cnn", {"convolution": "projected"}, "conv_general_dilated", []),

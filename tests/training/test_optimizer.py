@@ -97,6 +97,7 @@ def reference(optimizer, decay, table, gradients):
 def by_row(monkeypatch):
     """Update the rows that a batch names, however few the others are."""
     monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
+    monkeypatch.setattr(optimizers, "FEW_WIDE", 0)
     run_of.cache_clear()
 
 
@@ -292,8 +293,10 @@ def test_auto_is_adam_where_tables_are_small(tiny, monkeypatch):
     assert jax.tree.structure(state.optimizer) == jax.tree.structure(adam)
     monkeypatch.setattr(optimizers, "LARGE", tiny.n_users + 1)
     assert {*tables_by_row(auto, trainer.shapes.parameters).values()} == {"items"}
-    monkeypatch.setattr(optimizers, "LARGE", 2 * tiny.n_items + 1)
-    for dimension, is_large in ((100, False), (200, True)):  # a row of as many more numbers
+    # A table of longer rows is large with fewer of them, and of wide ones always.
+    cases = ((1.3, 60, False), (1.3, 70, True), (9, 99, False), (9, 100, True))
+    for times, dimension, is_large in cases:
+        monkeypatch.setattr(optimizers, "LARGE", times * tiny.n_items)
         wide = replace(auto, dimension=dimension)
         shapes = Trainer.create(wide, tiny)[0].shapes.parameters
         assert ("items" in tables_by_row(wide, shapes).values()) == is_large

@@ -10,13 +10,14 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput, embedding
+from ncfbench.sampling.batch import rounded_up
 
 WIDE = 100
 """Length of word vectors from which a CPU sums texts block by block. Shorter ones gain as well, but
 runs with the default of 50 keep their bits.
 """
-BLOCK_TEXTS = 16
-"""Texts whose words' vectors are in memory at a time: they stay in the cache."""
+BLOCK_WORDS = 128
+"""Words whose vectors are in memory at a time: they stay in the cache."""
 
 
 class BagOfWords(nnx.Module):
@@ -53,7 +54,7 @@ def plain_sums(table: jax.Array, tokens_VxL: jax.Array, present_VxL: jax.Array) 
 
 @jax.custom_vjp
 def block_sums(table: jax.Array, tokens_VxL: jax.Array, present_VxL: jax.Array) -> jax.Array:
-    """Sum texts block by block, to the value and gradient of :func:`plain_sums`.
+    """Sum texts to the value and gradient of :func:`plain_sums`, some present words at a time.
 
     The words' vectors of all texts at once, and as many of gradients, leave the cache: with 300
     numbers each the two take twice to three times as long (docs/models.md). It has no
@@ -65,28 +66,31 @@ def block_sums(table: jax.Array, tokens_VxL: jax.Array, present_VxL: jax.Array) 
 def _forward(
     table: jax.Array, tokens_VxL: jax.Array, present_VxL: jax.Array
 ) -> tuple[jax.Array, Any]:
-    def text_sum(text: tuple[jax.Array, jax.Array]) -> jax.Array:
-        tokens_L, present_L = text
-        return plain_sums(table, tokens_L[None], present_L[None])[0]
-
-    texts = tokens_VxL, present_VxL
-    return jax.lax.map(text_sum, texts, batch_size=BLOCK_TEXTS), (table, *texts)
+    (texts, length), present = tokens_VxL.shape, present_VxL.reshape(-1)
+    size = rounded_up(present.size, BLOCK_WORDS)
+    slots = jnp.flatnonzero(present, size=size, fill_value=present.size).reshape(-1, BLOCK_WORDS)
+    # Past the present words, indices past the last row: these are dropped.
+    words = tokens_VxL.reshape(-1).at[slots].get(mode="fill", fill_value=len(table))
+    blocks = (jnp.sum(present) + BLOCK_WORDS - 1) // BLOCK_WORDS
+    zeros = jnp.zeros((texts, table.shape[1]), table.dtype)
+    kept = table, words, slots // length, blocks
+    return _add_rows(zeros, slots // length, table, words, blocks), kept
 
 
 def _backward(kept: Any, gradient_VxE: jax.Array) -> tuple[jax.Array, None, None]:
-    """Add each text's gradient to the rows of its words, text by text, in the table's place."""
-    table, tokens_VxL, present_VxL = kept
-    # No word, no gradient: an index past the last row is dropped.
-    rows_VxL = jnp.where(present_VxL, tokens_VxL, len(table))
+    table, words, texts, blocks = kept
+    return _add_rows(jnp.zeros_like(table), words, gradient_VxE, texts, blocks), None, None
 
-    def add(
-        total: jax.Array, text: tuple[jax.Array, jax.Array, jax.Array]
-    ) -> tuple[jax.Array, None]:
-        rows_L, present_L, gradient_E = text
-        return total.at[rows_L].add(present_L[:, None] * gradient_E[None, :], mode="drop"), None
 
-    texts = rows_VxL, present_VxL, gradient_VxE
-    return jax.lax.scan(add, jnp.zeros_like(table), texts)[0], None, None
+def _add_rows(
+    total: jax.Array, to: jax.Array, source: jax.Array, rows: jax.Array, blocks: Any
+) -> Any:
+    """Add some rows of the source to rows of the total, in its place, block by block."""
+
+    def add(block: jax.Array, total: jax.Array) -> jax.Array:
+        return total.at[to[block]].add(source.at[rows[block]].get(mode="clip"), mode="drop")
+
+    return jax.lax.fori_loop(0, blocks, add, total)
 
 
 block_sums.defvjp(_forward, _backward)
