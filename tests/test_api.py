@@ -4,7 +4,7 @@ import inspect
 import pkgutil
 
 import pytest
-from prepared import quiet
+from support.training import quiet
 
 import ncfbench
 from ncfbench.errors import DataError, UsageError

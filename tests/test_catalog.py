@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from invoked import check, invoke
+from support.cli import check, invoke
 
 import ncfbench
 from ncfbench.catalog import BUILT_IN, SAMPLERS, find, find_sampler

@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from invoked import invoke
-from prepared import store_prepared
-from races import OTHERS
+from support.cli import invoke
+from support.races import OTHERS
+from support.training import store_prepared
 
 from ncfbench.data.sources import synthetic
 from ncfbench.errors import install_command

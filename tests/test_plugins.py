@@ -10,8 +10,8 @@ from pathlib import Path
 import hardest
 import numpy as np
 import pytest
-from folders import make_run, write_run
-from trained import train
+from support.records import make_run, write_run
+from support.training import train
 from typer.testing import CliRunner
 
 from ncfbench import catalog

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from trained import SMALL
+from support.training import SMALL
 
 import ncfbench
 from ncfbench.config import Locations, complete

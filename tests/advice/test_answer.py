@@ -8,8 +8,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from invoked import parse
-from race_records import FIXED, answered, entered, judged_floor, written
+from support.cli import parse
+from support.records import FIXED, answered, entered, judged_floor, written
 
 from ncfbench.advice import summary
 from ncfbench.advice.answer import STAYED, by_validation

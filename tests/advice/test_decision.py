@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from race_records import answered, entered, written
+from support.records import answered, entered, written
 
 from ncfbench.advice import summary
 from ncfbench.cli.output import json_text

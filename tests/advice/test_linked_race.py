@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from races import ask
+from support.races import ask
 
 from ncfbench.advice import summary
 from ncfbench.data.store import prepare_dataset

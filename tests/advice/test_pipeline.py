@@ -9,8 +9,8 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from invoked import check, invoke
-from races import BUDGET, OTHERS, ask
+from support.cli import check, invoke
+from support.races import BUDGET, OTHERS, ask
 
 import ncfbench
 from ncfbench.advice import pipeline, summary

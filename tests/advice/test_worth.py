@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from races import ask
+from support.races import ask
 
 from ncfbench.advice import summary
 from ncfbench.reporting.answers import worth

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from invoked import check, invoke
-from trial import AUDITED
+from support.cli import check, invoke
+from support.training import AUDITED
 
 from ncfbench.auditing.audit import audit_samplers
 from ncfbench.catalog import SAMPLERS

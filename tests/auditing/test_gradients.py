@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from trial import AUDITED, Trial
+from support.training import AUDITED, Trial
 
 from ncfbench.auditing.audit import audit_samplers
 from ncfbench.auditing.exact import ExactObjective

@@ -5,7 +5,7 @@ import tomllib
 
 import make_results as script
 import pytest
-from invoked import parse
+from support.cli import parse
 
 from ncfbench.runs.folder import read_all
 from ncfbench.sweeps.presets import preset_paths

@@ -10,7 +10,7 @@ import search_choices
 import search_reference
 from bench_search import Curve
 from harness import PREPARE
-from invoked import invoke
+from support.cli import invoke
 
 from ncfbench.advice.space import Space
 from ncfbench.data.store import load

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import seed_spread
-from folders import write_run
+from support.records import write_run
 
 from ncfbench.statistics.intervals import LOSS_SPREAD, QUALITY_SPREAD
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from invoked import check, invoke
-from trained import SMALL, recall_of_files
+from support.cli import check, invoke
+from support.training import SMALL, recall_of_files
 
 from ncfbench import export_vectors
 from ncfbench.blending import blend

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from invoked import check, invoke
+from support.cli import check, invoke
 
 PAGE = (Path(__file__).parents[2] / "docs/deploy.md").read_text("utf-8")
 COMMANDS = "".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S)).replace("\\\n", "")

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 import typer
-from invoked import check, invoke
 from rich.console import Console
+from support.cli import check, invoke
 from typer.testing import CliRunner
 
 from ncfbench import __main__ as entry

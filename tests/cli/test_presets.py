@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from invoked import check, invoke
+from support.cli import check, invoke
 
 from ncfbench.catalog.presets import PRESETS
 from ncfbench.config import complete

@@ -5,8 +5,8 @@ import shlex
 
 import pytest
 import typer
-from folders import write_run
-from invoked import invoke
+from support.cli import invoke
+from support.records import write_run
 
 from ncfbench.advice.question import Question
 from ncfbench.advice.summary import advise_command

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from folders import write_run
+from support.records import write_run
 from typer.testing import CliRunner
 
 from ncfbench.cli import app

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from invoked import check, invoke
-from tables_of import texts_of
-from tiny_bert import PIECES
+from support.cli import check, invoke
+from support.tables import texts_of
+from support.tiny_bert import PIECES
 
 from ncfbench import data
 from ncfbench.data import store

@@ -8,8 +8,8 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from invoked import check, invoke
-from tables_of import (
+from support.cli import check, invoke
+from support.tables import (
     FORMATS,
     ITEMS,
     LINKS,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from tables_of import BEHAVIORS, NEWS, behavior, news
+from support.tables import BEHAVIORS, NEWS, behavior, news
 
 from ncfbench.data import prepare, store
 from ncfbench.data.sources import SOURCES

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from invoked import check, invoke
-from prepared import content_of, store_prepared
 from rich.console import Console
+from support.cli import check, invoke
+from support.training import content_of, store_prepared
 
 from ncfbench.cli.description import bar, description_tables
 from ncfbench.config import complete

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from invoked import check, invoke
-from prepared import quiet
-from tables_of import ITEMS, LINKS, as_csv, ids_of, prepare
+from support.cli import check, invoke
+from support.tables import ITEMS, LINKS, as_csv, ids_of, prepare
+from support.training import quiet
 
 from ncfbench import prepare as prepare_dataset
 from ncfbench.data import store

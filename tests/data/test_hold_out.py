@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables_of import (
+from support.tables import (
     BEHAVIORS,
     ITEMS,
     LINKS,

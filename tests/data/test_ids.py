@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables_of import FORMATS, as_parquet, ids_of, named_links, prepare
+from support.tables import FORMATS, as_parquet, ids_of, named_links, prepare
 
 from ncfbench.data.columns import Column, Table
 from ncfbench.data.ids import encode, natural_order

@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from folders import write_run
-from invoked import check, invoke
-from tables_of import (
+from support.cli import check, invoke
+from support.records import write_run
+from support.tables import (
     BEHAVIORS,
     NEWS,
     ids_of,

@@ -4,8 +4,8 @@ from dataclasses import MISSING, dataclass
 
 import numpy as np
 import pytest
-from invoked import check, invoke
-from prepared import content_of
+from support.cli import check, invoke
+from support.training import content_of
 from typer.main import get_command
 
 from ncfbench.data import prepare, store

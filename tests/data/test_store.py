@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from prepared import content_of, quiet, store_prepared
+from support.training import content_of, quiet, store_prepared
 
 from ncfbench.data import open_dataset, prepare, store
 from ncfbench.data.content import SPLITS, cautions

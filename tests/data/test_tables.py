@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables_of import LINKS, as_parquet, named_links, prepare
+from support.tables import LINKS, as_parquet, named_links, prepare
 
 from ncfbench.data.files import sha256
 from ncfbench.data.sources import prepare_command

@@ -1,8 +1,7 @@
 """Processes of one run that die, fail or are interrupted: the others end, the run resumes."""
 
 import pytest
-from devices import assert_same_curve, train
-from processes import CHILD, ends, start
+from support.processes import CHILD, assert_same_curve, ends, start, train
 
 from ncfbench.runs import folder as runs
 

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from devices import assert_same_curve, on_devices, train
-from processes import SMALL
-from stopping import StopAt
-from trial import Trial
+from support.processes import SMALL, assert_same_curve, on_devices, train
+from support.training import StopAt, Trial
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.config import complete

@@ -4,9 +4,8 @@ import json
 import socket
 
 import pytest
-from devices import assert_same_curve, train
-from invoked import check, invoke
-from processes import ends, start
+from support.cli import check, invoke
+from support.processes import assert_same_curve, ends, start, train
 
 from ncfbench.distributed.process_group import require_free_port
 from ncfbench.errors import UsageError

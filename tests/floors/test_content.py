@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from prepared import quiet
+from support.training import quiet
 
 from ncfbench.data import prepare, store
 from ncfbench.data.lsa import tfidf

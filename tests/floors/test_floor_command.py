@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from invoked import check, invoke
-from prepared import quiet
 from scipy import sparse
+from support.cli import check, invoke
+from support.training import quiet
 
 from ncfbench.data import prepare, store
 from ncfbench.data.sources import citeulike, custom

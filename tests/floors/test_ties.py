@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from invoked import check, invoke
 from scipy import sparse
+from support.cli import check, invoke
 
 from ncfbench.data.store import load
 from ncfbench.floors import floor, models

@@ -4,8 +4,6 @@ Positives are pulled, as hard as others are pushed, on one scale, between vector
 padding counts for nothing.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp, relu, sigmoid, softmax, softplus
@@ -71,7 +69,7 @@ def same(ids):
     return ids[:, None] == ids[None, :]
 
 
-WRONG: dict[str, dict[str, Any]] = {
+WRONG = {
     "temperature": {
         "negatives_divided": lambda users, items, negatives, temperature=0.1: nce(
             jnp.sum(unit(users) * unit(items), 1), drawn(unit(users), unit(negatives)) / temperature
@@ -177,7 +175,7 @@ FAULTS.update(
     {name: Exhibit(loss, (code,)) for code, named in WRONG.items() for name, loss in named.items()}
 )
 
-RIGHT: dict[str, Any] = {
+RIGHT = {
     "infonce": lambda users, items, temperature=0.1: ce(cosine(users, items) / temperature),
     "siglip": lambda users, items, temperature=10.0, bias=-5.0: jnp.mean(
         softplus(-(temperature * cosine(users, items) + bias) * (2 * jnp.eye(len(users)) - 1))

@@ -187,7 +187,6 @@ def test_facts_of_a_corrected_softmax():
         (facts.positive_slope, 0.0),
         (facts.positive_weight, 1.0),
     ):
-        assert number is not None
         assert number.value == pytest.approx(value, abs=1e-3)
 
 
@@ -206,7 +205,7 @@ def test_scenes_have_the_links_that_they_claim(seed):
         "linked": [(0, last)],
     }
     for relation, pairs in expected.items():
-        scene, twin = scenes.related(seed, ROWS, relation)  # type: ignore[arg-type]
+        scene, twin = scenes.related(seed, ROWS, relation)
         linked = scene.linked[:, :ROWS] & ~np.eye(ROWS, dtype=bool)
         assert sorted(zip(*np.nonzero(linked), strict=True)) == pairs
         assert np.diagonal(scene.linked[:, :ROWS]).all()

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from flax import nnx
 from safetensors.numpy import save_file
-from tables_of import ITEMS, LINKS, as_csv
-from texts import traced_for
-from tiny_bert import LAYERS, PIECES, POSITIONS, WIDTH, text_vector, write_checkpoint
+from support.tables import ITEMS, LINKS, as_csv
+from support.tiny_bert import LAYERS, PIECES, POSITIONS, WIDTH, text_vector, write_checkpoint
+from support.training import traced_for
 from tokenizers import BertWordPieceTokenizer
 
 from ncfbench import data

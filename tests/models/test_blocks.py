@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from trial import Trial
+from support.training import Trial
 
 from ncfbench.config import complete
 from ncfbench.models.dropout import Dropout, rates_of

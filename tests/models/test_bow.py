@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from texts import texts_of
+from support.training import texts_of
 
 from ncfbench.config import complete
 from ncfbench.errors import UsageError

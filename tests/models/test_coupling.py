@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
-from trial import Trial
+from support.training import Trial
 
 from ncfbench.config import complete, digest, unused_settings
 from ncfbench.errors import UsageError

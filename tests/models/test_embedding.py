@@ -5,10 +5,10 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from invoked import check, invoke
-from prepared import quiet
-from tables_of import ITEMS, LINKS, as_csv
-from tiny_bert import PIECES, WIDTH, text_vector, write_checkpoint
+from support.cli import check, invoke
+from support.tables import ITEMS, LINKS, as_csv
+from support.tiny_bert import PIECES, WIDTH, text_vector, write_checkpoint
+from support.training import quiet
 
 from ncfbench import prepare
 from ncfbench.data import store

@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from texts import texts_of, traced_for
+from support.training import texts_of, traced_for
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import complete

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
-from processes import SMALL
-from trial import Trial
+from support.processes import SMALL
+from support.training import Trial
 
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.config import RunConfig, complete

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from texts import CHECKPOINT_DIGEST, FROM_SCRATCH
-from tiny_bert import write_checkpoint
+from support.tiny_bert import write_checkpoint
+from support.training import CHECKPOINT_DIGEST, FROM_SCRATCH
 
 from ncfbench.config import complete
 from ncfbench.data.assets.checkpoint import kept_path

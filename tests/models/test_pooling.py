@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from texts import texts_of
+from support.training import texts_of
 
 from ncfbench.models.encoders import cnn
 from ncfbench.models.encoders.cnn import plain_pool, projected_pool

@@ -11,8 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from texts import FROM_SCRATCH
-from trial import Trial
+from support.training import FROM_SCRATCH, Trial
 
 from ncfbench.timing import environment
 from ncfbench.training import evaluation

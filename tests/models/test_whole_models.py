@@ -5,13 +5,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from devices import on_devices
-from processes import SMALL
-from stopping import StopAt
-from texts import CHECKPOINT_DIGEST
-from tiny_bert import write_checkpoint
-from trained import BEST, recommend
-from trial import Trial
+from support.processes import SMALL, on_devices
+from support.tiny_bert import write_checkpoint
+from support.training import BEST, CHECKPOINT_DIGEST, StopAt, Trial, recommend
 
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space

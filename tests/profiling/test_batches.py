@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trial import Trial
+from support.training import Trial
 
 from ncfbench.config import complete
 from ncfbench.models.towers import DeviceContent

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from invoked import check, invoke
-from shortened import shorten
-from trial import Trial
+from support.cli import check, invoke
+from support.training import Trial, shorten
 
 from ncfbench.config import complete
 from ncfbench.errors import DataError, UsageError

@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from raced_commands import LIMIT_SECONDS, V
+from support.processes import RACE_LIMIT_SECONDS, V
 
 from ncfbench.racing import arm as arms
 from ncfbench.racing.arm import CommandArm, Field
@@ -48,6 +48,6 @@ def test_an_arm_may_end_by_any_signal(tmp_path, number, name):
     with Field(Metric.of(V[1]), tmp_path, Clock(60.0, 0.0)) as field:
         one = CommandArm(Command("a", f"echo v=1; kill -{number} $$"), field)
         one.start()
-        one.advance(LIMIT_SECONDS, lambda _: False)
+        one.advance(RACE_LIMIT_SECONDS, lambda _: False)
     assert one.status is Status.FAILED
     assert one.reason.startswith(f"was ended by {name}, ")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from invoked import check, invoke
+from support.cli import check, invoke
 
 from ncfbench.racing.metric import Metric
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from raced_commands import LIMIT_SECONDS, wait
+from support.processes import RACE_LIMIT_SECONDS, wait
 
 from ncfbench.errors import UsageError
 from ncfbench.racing import process as processes
@@ -167,7 +167,7 @@ def test_a_process_can_save_when_it_is_asked_to_end(started):
     wait(lambda: bool(running.readings))
     running.pause()
     running.ask_to_end()
-    running.end(time.monotonic() + LIMIT_SECONDS)
+    running.end(time.monotonic() + RACE_LIMIT_SECONDS)
     assert Path(running._log.name).read_text().endswith("v=9 1\n")
     assert [each.value for each in running.readings] == [1], "others end beside it"
     assert running.code == 0

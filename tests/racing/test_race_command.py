@@ -13,14 +13,14 @@ from typing import Any
 
 import psutil
 import pytest
-from invoked import check, invoke
-from raced_commands import COUNT, ENDLESS, LIMIT_SECONDS, V, by_name, race, wait
+from support.cli import check, invoke
+from support.processes import COUNT, ENDLESS, RACE_LIMIT_SECONDS, V, by_name, race, wait
 
 from ncfbench.errors import UsageError
 from ncfbench.racing import arm as arms_module
 from ncfbench.racing import pipeline
 
-PLAYER = Path(__file__).parents[1] / "play_curve.py"
+PLAYER = Path(__file__).parents[1] / "support" / "play_curve.py"
 pytestmark = pytest.mark.usefixtures("quick")
 
 
@@ -254,7 +254,7 @@ def test_an_interrupted_race_answers_and_leaves_nothing(tmp_path):
     process = start(tmp_path)
     wait(lambda: both_run(tmp_path))
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=LIMIT_SECONDS)
+    out, err = process.communicate(timeout=RACE_LIMIT_SECONDS)
     assert process.returncode == 130, err
     assert "Use pace=" in out
     assert "Interrupted; this is the answer so far." in err
@@ -280,7 +280,7 @@ def test_a_suspended_race_suspends_its_arms(tmp_path):
     process.send_signal(signal.SIGCONT)
     wait(lambda: sum(log.stat().st_size for log in logs) > size)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=LIMIT_SECONDS)
+    process.communicate(timeout=RACE_LIMIT_SECONDS)
 
 
 def test_a_killed_race_leaves_nothing_but_its_answer(tmp_path):
@@ -318,5 +318,5 @@ def test_random_kills_leave_nothing(tmp_path, kill):
         with suppress(psutil.Error, IndexError):
             draw.choice(keepers if kind == 2 else arms).kill()
         process.send_signal(signal.SIGINT)
-    process.communicate(timeout=LIMIT_SECONDS)
+    process.communicate(timeout=RACE_LIMIT_SECONDS)
     wait(lambda: left_behind(f"T={tmp_path}") == [])

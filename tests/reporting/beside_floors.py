@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from folders import floor_row, write_run
+from support.records import floor_row, write_run
 
 from ncfbench.reporting import answers
 from ncfbench.reporting.floors import floors_of

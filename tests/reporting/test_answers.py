@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import change, floor_row, write_run
 from independent.records import RECALL, error_of, read_runs, soonest
-from invoked import check, invoke
-from kept import REPOSITORY, kept
+from support.cli import check, invoke
+from support.records import REPOSITORY, change, floor_row, kept, write_run
 
 from ncfbench.reporting.answers import FALLING, caveats, worth
 from ncfbench.reporting.render import html

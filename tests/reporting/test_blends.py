@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from folders import floor_row, write_run
-from invoked import check, invoke
+from support.cli import check, invoke
+from support.records import floor_row, write_run
 
 from ncfbench.blending import blend
 from ncfbench.floors.kept import FILE

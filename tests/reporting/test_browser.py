@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from folders import MANIFEST, write_folder, write_profile, write_run
+from support.records import MANIFEST, write_folder, write_profile, write_run
 
 from ncfbench.reporting.render.html import page
 from ncfbench.reporting.results import FILE, collect

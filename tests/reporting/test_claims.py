@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from literal_runs import record
+from support.records import record
 
 from ncfbench.reporting.claims import DISTURBED, judge_claims
 from ncfbench.reporting.frames import group

@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from folders import change, write_folder, write_run
 from independent.records import compare_tables
-from invoked import check, invoke
+from support.cli import check, invoke
+from support.records import change, write_folder, write_run
 
 from ncfbench.reporting.drift import verify
 from ncfbench.reporting.results import collect

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from folders import MANIFEST, write_folder, write_run
-from invoked import check, invoke
+from support.cli import check, invoke
+from support.records import MANIFEST, write_folder, write_run
 
 from ncfbench.data.sources import prepare_command
 from ncfbench.reporting.results import FILE, collect

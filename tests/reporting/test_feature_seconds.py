@@ -1,7 +1,7 @@
 """Seconds that derived item features took: added where they are read, and told."""
 
 import pytest
-from folders import floor_row, write_run
+from support.records import floor_row, write_run
 
 from ncfbench.floors.kept import FILE
 from ncfbench.reporting.answers import find_answers

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from folders import write_run
+from support.records import write_run
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.reporting.answers import Answer

@@ -16,10 +16,10 @@ from beside_floors import (
     beside,
     said_of,
 )
-from folders import change, floor_row, write_run
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from invoked import check, invoke
+from support.cli import check, invoke
+from support.records import change, floor_row, write_run
 
 from ncfbench.floors.kept import FILE
 from ncfbench.floors.models import FLOORS

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from beside_floors import BOTH_HAVE, ERRORS, OF_BOTH, PROFILE, RIDGE, answer_of
-from folders import floor_row, write_run
-from invoked import check, invoke
+from support.cli import check, invoke
+from support.records import floor_row, write_run
 
 from ncfbench.data import prepare
 from ncfbench.errors import DataError

@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from folders import write_run
-from invoked import check, invoke
+from support.cli import check, invoke
+from support.records import write_run
 
 PARTS = {
     "floor": {"recall_at_50": 0.556, "recall_at_50_error": 0.008},

@@ -11,10 +11,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from folders import write_folder, write_run
-from html_tables import table_html
-from invoked import check
-from invoked import invoke as run
+from support.cli import check
+from support.cli import invoke as run
+from support.records import table_html, write_folder, write_run
 
 import ncfbench
 from ncfbench.errors import install_command

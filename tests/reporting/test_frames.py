@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from folders import write_run
-from invoked import invoke
+from support.cli import invoke
+from support.records import write_run
 
 import ncfbench
 from ncfbench.storage import schemas

@@ -5,8 +5,8 @@ import statistics
 
 import numpy as np
 import pytest
-from folders import answers_of, change, floor_row, write_run
-from invoked import check, invoke
+from support.cli import check, invoke
+from support.records import answers_of, change, floor_row, write_run
 
 from ncfbench.floors.kept import FILE
 from ncfbench.reporting.floors import compare, floors_of

@@ -3,8 +3,8 @@
 import dataclasses
 import io
 
-from literal_runs import record
 from rich.console import Console
+from support.records import record
 
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.render.terminal import TableView, make_console

@@ -3,8 +3,7 @@
 import math
 
 import pytest
-from folders import filled
-from literal_runs import record
+from support.records import filled, record
 
 from ncfbench.reporting.claims import judge_claims
 from ncfbench.reporting.frames import group

@@ -5,9 +5,8 @@ import json
 
 import numpy as np
 import pytest
-from folders import change, write_folder, write_run
-from invoked import check, invoke
-from literal_runs import record, rows_of
+from support.cli import check, invoke
+from support.records import change, record, rows_of, write_folder, write_run
 
 from ncfbench.errors import UsageError
 from ncfbench.paper.printed import RECALL

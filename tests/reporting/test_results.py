@@ -4,8 +4,7 @@ import json
 import re
 
 import pytest
-from folders import write_run
-from kept import FOLDERS, REPOSITORY, kept, read
+from support.records import FOLDERS, REPOSITORY, kept, read, write_run
 
 from ncfbench.reporting.claims import DISTURBED, judge_claims
 from ncfbench.reporting.drift import verify

@@ -5,8 +5,8 @@ import re
 from typing import Any
 
 import pytest
-from folders import write_folder, write_run
-from invoked import check, invoke
+from support.cli import check, invoke
+from support.records import write_folder, write_run
 
 import ncfbench
 from ncfbench.errors import UsageError

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from folders import write_run
-from invoked import check, invoke
+from support.cli import check, invoke
+from support.records import write_run
 
 from ncfbench.reporting.results import collect
 

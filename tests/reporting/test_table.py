@@ -7,12 +7,11 @@ import re
 from typing import Any
 
 import pytest
-from folders import write_folder, write_run, write_tables
-from html_tables import table_html
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from invoked import invoke
 from rich.console import Console
+from support.cli import invoke
+from support.records import table_html, write_folder, write_run, write_tables
 
 from ncfbench.reporting.formats import estimate, interval
 from ncfbench.reporting.render import latex, markdown

@@ -3,9 +3,8 @@
 import math
 
 import pytest
-from folders import write_run
-from invoked import check, invoke
-from kept import REPOSITORY, read
+from support.cli import check, invoke
+from support.records import REPOSITORY, read, write_run
 
 from ncfbench.runs.convergence import find_fault
 from ncfbench.storage import schemas, tables

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from folders import write_run
+from support.records import write_run
 
 from ncfbench.runs.folder import export, read, read_all, write_evaluations
 from ncfbench.runs.quality import (

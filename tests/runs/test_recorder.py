@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import make_run
+from support.records import make_run
 
 from ncfbench.config import complete
 from ncfbench.runs import folder as runs

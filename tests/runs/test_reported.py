@@ -3,9 +3,9 @@
 import itertools
 
 import pytest
-from folders import write_run
 from hypothesis import given
 from hypothesis import strategies as st
+from support.records import write_run
 
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import quality_of

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from small_batches import configure
+from support.training import configure
 
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler

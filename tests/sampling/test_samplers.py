@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_batches import NAMES, SIZE, configure
+from support.training import NAMES, SIZE, configure
 
 from ncfbench.auditing import layout
 from ncfbench.catalog import find_sampler

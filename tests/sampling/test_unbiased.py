@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from enumeration import all_draws, batch_objective, exact_objective
+from support.enumeration import all_draws, batch_objective, exact_objective
 
 from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.config import complete

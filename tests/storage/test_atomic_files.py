@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.cli import check, invoke
 
 from ncfbench.errors import DataError, UsageError, reason, shown
 from ncfbench.storage import free_space, schemas, tables
@@ -191,7 +192,7 @@ def test_a_full_disk_is_named_for_arrays(tmp_path):
 def test_no_sentence_ends_with_two_full_stops(tmp_path, monkeypatch):
     """A folder called ``.`` at the end of a sentence is named by its absolute path."""
     monkeypatch.chdir(tmp_path)
-    assert shown(Path()) == str(tmp_path)
+    check(invoke("report", "--runs-dir", "."), 7, f"No finished run in {tmp_path}. ")
     assert shown(Path("runs")) == "runs"
 
 

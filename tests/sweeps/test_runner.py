@@ -8,10 +8,10 @@ import sys
 
 import jax
 import pytest
-from folders import make_run, write_run
-from processes import KILLED, compiled_once
-from swept import ARMS, SMALL, Noted, assert_same, cells_of, interrupt, records, sweep
-from trained import figures
+from support.processes import KILLED, compiled_once
+from support.races import ARMS, SMALL, Noted, assert_same, cells_of, interrupt, records, sweep
+from support.records import make_run, write_run
+from support.training import figures
 
 from ncfbench.config import Locations
 from ncfbench.errors import DataError, DivergedError, UsageError

@@ -5,11 +5,11 @@ import json
 import re
 from pathlib import Path
 
-import invoked
 import pytest
-from invoked import check
 from rich.console import Console
-from swept import Noted, cells_of, interrupt, records
+from support import cli as invoked
+from support.cli import check
+from support.races import Noted, cells_of, interrupt, records
 
 from ncfbench.errors import DataError
 from ncfbench.storage import locks

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 import pytest
-from trained import train
+from support.training import train
 
 from ncfbench.runs import folder as runs
 from ncfbench.timing import compile_cache

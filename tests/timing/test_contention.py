@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from trained import Said
+from support.training import Said
 
 from ncfbench.config import Locations, complete
 from ncfbench.runs.plan import RunPlan

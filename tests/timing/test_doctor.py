@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from invoked import check, invoke
+from support.cli import check, invoke
 
 from ncfbench.timing import doctor, environment
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trained import skippable_clock
+from support.training import skippable_clock
 
 from ncfbench.config import Locations, complete
 from ncfbench.runs.plan import RunPlan

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from trained import train
+from support.training import train
 
 from ncfbench.data import prepare
 from ncfbench.data.store import load

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trial import Trial
+from support.training import Trial
 
 from ncfbench.runs.ranks import rank_links
 from ncfbench.training import evaluation

@@ -1,8 +1,8 @@
 """Vectors by length, and how long they take."""
 
 import numpy as np
-from processes import SMALL
-from trial import Trial
+from support.processes import SMALL
+from support.training import Trial
 
 from ncfbench.models import blocks
 from ncfbench.training.inference import Embedder

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from invoked import check, invoke
 from safetensors import safe_open
-from tables_of import as_csv, prepare
-from trained import Said, recall_of_files, recall_of_lists
+from support.cli import check, invoke
+from support.tables import as_csv, prepare
+from support.training import Said, recall_of_files, recall_of_lists
 
 import ncfbench
 from ncfbench.config import Locations, complete

@@ -5,10 +5,9 @@ import re
 import numpy as np
 import pyarrow.compute as pc
 import pytest
-from invoked import check, invoke
-from tables_of import as_csv, prepare
-from trained import recommend
-from trial import Trial
+from support.cli import check, invoke
+from support.tables import as_csv, prepare
+from support.training import Trial, recommend
 
 from ncfbench.advice.pipeline import require_recall
 from ncfbench.advice.question import Question

@@ -2,7 +2,7 @@
 
 import jax
 import pytest
-from trial import Trial
+from support.training import Trial
 
 from ncfbench.errors import CheckFailedError
 from ncfbench.models.towers import DeviceContent

@@ -13,8 +13,7 @@ import pytest
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trained import SMALL
-from trial import Trial
+from support.training import SMALL, Trial
 
 from ncfbench.catalog import BUILT_IN
 from ncfbench.config import complete

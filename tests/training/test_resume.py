@@ -11,9 +11,8 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from processes import KILLED, compiled_once
-from stopping import StopAt
-from trained import SMALL, Said, ends_of, figures, train
+from support.processes import KILLED, compiled_once
+from support.training import SMALL, Said, StopAt, ends_of, figures, train
 
 from ncfbench.config import Locations, complete
 from ncfbench.runs import folder as runs

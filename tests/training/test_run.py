@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stopping import StopAt
-from trained import SMALL, Said, ends_of, figures, skippable_clock, train
-from trial import Trial
+from support.training import SMALL, Said, StopAt, Trial, ends_of, figures, skippable_clock, train
 
 from ncfbench import prepare
 from ncfbench.config import Locations, complete

@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from texts import FROM_SCRATCH
-from trial import Trial
+from support.training import FROM_SCRATCH, Trial
 
 from ncfbench.catalog import SAMPLERS, find_sampler, losses_for
 from ncfbench.config import complete

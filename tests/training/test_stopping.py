@@ -1,8 +1,7 @@
 """Runs that stop where validation does: ``epochs`` of 0."""
 
 import pytest
-from stopping import StopAt
-from trained import SMALL, train
+from support.training import SMALL, StopAt, train
 
 from ncfbench.config import complete
 from ncfbench.data.sources import synthetic

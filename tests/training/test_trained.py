@@ -5,8 +5,7 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
-from stopping import StopAt
-from trained import SMALL, Said, ends_of, recall_of_lists, recommend, train
+from support.training import SMALL, Said, StopAt, ends_of, recall_of_lists, recommend, train
 
 from ncfbench import prepare
 from ncfbench.errors import DataError

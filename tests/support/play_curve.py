@@ -1,6 +1,6 @@
 """Play a recorded curve: print its values when they are due, as a program that trains would.
 
-    python tests/play_curve.py FILE NAME
+    python tests/support/play_curve.py FILE NAME
 
 FILE holds curves in JSON: {NAME: [[seconds, value], ...]}. The clock stands still while the program
 is paused: steps of it are counted, and one that took longer is cut.

@@ -1,13 +1,25 @@
-"""Several real processes of one run, and settings and variables that started processes share."""
+"""Runs of several processes or devices, and races of commands that print lines."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
+import time
 
 import jax
+import jax.numpy as jnp
+import pytest
 
+from ncfbench.auditing.gradients import flat
+from ncfbench.config import Locations, complete
 from ncfbench.distributed import FLAG
+from ncfbench.models.dropout import Dropout, rates_of
+from ncfbench.runs.plan import RunPlan
+from ncfbench.sampling import plan_capacity
+from ncfbench.training import run as training
+from support.cli import check, invoke
+from support.training import Trial
 
 SMALL = {
     "dataset": "tiny",
@@ -63,12 +75,11 @@ def free_port(*, slurm=False):
     raise AssertionError("no port is free")
 
 
-def start(data_dir, runs_dir, count, *flags, of=None, slurm=False, last=(), script=SCRIPT, **more):
-    """Start the first ``count`` of ``of`` processes of one run.
+def start(data_dir, runs_dir, count, *flags, slurm=False, last=(), script=SCRIPT, **more):
+    """Start the processes of one run.
 
     Args:
         flags: of every process.
-        of: how many the run waits for; by default all that are started.
         slurm: let JAX detect the processes by the variables that Slurm sets for the tasks of a job.
         last: more flags of the last process.
         script: runs the program.
@@ -92,7 +103,7 @@ def start(data_dir, runs_dir, count, *flags, of=None, slurm=False, last=(), scri
             }
             where, own = ["auto"], {f"SLURM_{name}": str(value) for name, value in job.items()}
         else:
-            where = [f"127.0.0.1:{port}", "--processes", str(of or count)]
+            where = [f"127.0.0.1:{port}", "--processes", str(count)]
             where, own = [*where, "--process-id", str(index)], {}
         folders = ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]
         command = [sys.executable, "-c", script, "run", *words, *folders, "--coordinator", *where]
@@ -122,3 +133,55 @@ def compiled_once():
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
     }
+
+
+def on_devices(dataset, config):
+    """Loss and gradient of the third batch, dropout on, by the devices of the settings."""
+    trial = Trial(dataset, config)
+    layout, slots, made = trial.trainer.layout, plan_capacity(trial.graph, config), trial.sampler
+    batch = layout.put(made.assemble(next(made.draws(2, 3)), slots))
+    trial.content = layout.replicate(trial.content)
+    dropout = Dropout(jnp.uint32(0), jnp.uint32(2), rates_of(trial.config))
+    value, gradient = trial.gradient(batch, dropout)
+    return value, flat(layout.to_host(gradient))
+
+
+def train(data_dir, runs_dir, *, progress=None, **more):
+    settings = SMALL | {"epochs": 2, "sampler": "strat-ns"} | more
+    plan = RunPlan.of(complete(settings), Locations(data_dir, runs_dir))
+    return training.run(plan, progress=progress)
+
+
+def assert_same_curve(one, other):
+    """Up to summation order: dropout on, Adam at the paper's learning rate."""
+    names = ("iteration", "epoch", "probe_loss", "batch_loss", "test_recall_at_50")
+    for row, expected in zip(one.curve, other.curve, strict=True):
+        for name in names[:2]:
+            assert row[name] == expected[name]
+        for name in names[2:]:
+            assert (row[name] is None) == (expected[name] is None)
+            assert row[name] is None or row[name] == pytest.approx(expected[name], rel=2e-4)
+
+
+COUNT = "n=0; while [ $n -lt {count} ]; do n=$((n+1)); echo v=$n; sleep 0.01; done"
+ENDLESS = "n=0; while :; do n=$((n+1)); echo v=$n; sleep 0.0{pace}; done"
+V = ("--metric", "v=([0-9.]+)")
+RACE_LIMIT_SECONDS = 30
+
+
+def race(*words, code=0):
+    """Race, and return the answer."""
+    done = invoke("race", "--json", "--quiet", *words)
+    check(done, code)
+    return json.loads(done.stdout)
+
+
+def by_name(found):
+    return {arm["arm"]: arm for arm in found["arms"]}
+
+
+def wait(condition):
+    deadline = time.monotonic() + RACE_LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.002)

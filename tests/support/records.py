@@ -1,17 +1,26 @@
-"""Run folders written from literals: no training, no clock."""
+"""Runs written from literals, records of races, and results kept in the repository."""
 
 import json
-from typing import Any
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
 
+from ncfbench.advice.answer import make_answer
+from ncfbench.advice.arms import RunArm
+from ncfbench.advice.question import Question
 from ncfbench.auditing.conformance import PROPERTIES
-from ncfbench.config import complete
+from ncfbench.config import complete, digest
+from ncfbench.racing.engine import Status
+from ncfbench.reporting import frames
+from ncfbench.reporting.render.html import templates
 from ncfbench.reporting.results import collect
+from ncfbench.reporting.rows import compare
 from ncfbench.runs import folder as runs
+from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.reported import reported_columns
 from ncfbench.statistics import speedups as analysis
 from ncfbench.storage import schemas, tables
 
-Rows = list[dict[str, Any]]
 ENVIRONMENT = {
     "key": "one",
     "time": "2026-01-01",
@@ -68,43 +77,24 @@ def write_run(runs_dir, sampler, losses, ms, recalls=(), **more):
     curve = []
     for place, loss in enumerate(losses):
         recall = recalls[place] if 0 < place < len(recalls) else None
-        row: dict[str, Any] = {
-            "iteration": 100 * place,
-            "epoch": float(place),
-            "train_seconds": 0.1 * place * ms,
-        }
-        row |= {
-            f"test_recall_at_{m}": None if recall is None else recall * m / 50
-            for m in schemas.CUTOFFS
-        }
         judged = validation[place] if 0 < place < len(validation) else None
+        row = {"iteration": 100 * place, "epoch": float(place), "train_seconds": 0.1 * place * ms}
+        row |= {"probe_loss": float(loss), "batch_loss": float(loss)}
+        row |= {"validation_recall_at_50": judged}
+        for m in schemas.CUTOFFS:
+            row[f"test_recall_at_{m}"] = None if recall is None else recall * m / 50
         if errors is not None and recall is not None:
             row |= dict(zip(ERRORS, (*errors, 0.001), strict=True))
-        curve.append(
-            row
-            | {
-                "probe_loss": float(loss),
-                "batch_loss": float(loss),
-                "validation_recall_at_50": judged,
-            }
-        )
-    timing: list[dict[str, Any]] = []
+        curve.append(row)
+    timing = []
+    nothing = dict.fromkeys(("sampling_seconds", "transfer_seconds", "waiting_seconds"), 0.0)
+    nothing |= {"resumed": False, "environment_key": environment["key"]}
     for kind, share in (("full", 1.0), ("step", 0.5)):
         for place, factor in enumerate(BLOCKS):
-            timing.append(
-                {
-                    "kind": kind,
-                    "first_iteration": 10 * place,
-                    "iterations": 10,
-                    "seconds": 10 * factor * share * ms / 1e3,
-                    "sampling_seconds": 0.0,
-                    "transfer_seconds": 0.0,
-                    "waiting_seconds": 0.0,
-                    "resumed": False,
-                    "item_slots": 100.0 + place if kind == "full" else None,
-                    "environment_key": environment["key"],
-                }
-            )
+            row = {"kind": kind, "first_iteration": 10 * place, "iterations": 10}
+            row |= {"seconds": 10 * factor * share * ms / 1e3}
+            slots = {"item_slots": 100.0 + place if kind == "full" else None}
+            timing.append(row | nothing | slots)
     reported = reported_columns(curve, config.patience)
     summary = {
         "run": folder.name,
@@ -225,5 +215,118 @@ def change(folder, table, edit):
 
 def answers_of(folder):
     """The answers as ``report --json`` prints them."""
-    found: Rows = collect(folder, folder).answer_rows
+    return collect(folder, folder).answer_rows
+
+
+def record(sampler, losses, ms, recall=0.4, **more):
+    extra = {
+        key: more.pop(key)
+        for key in ("key", "status", "fingerprint", "time", "reason")
+        if key in more
+    }
+    config = complete({"sampler": sampler, "dataset": "citeulike"} | more)
+    curve = [{"iteration": 100 * place, "probe_loss": loss} for place, loss in enumerate(losses)]
+    summary = dict.fromkeys(schemas.SUMMARY.names) | {
+        "status": extra.get("status", "finished"),
+        "full_iteration_seconds": ms / 1e3,
+        "step_iteration_seconds": ms / 2e3,
+        "item_slots": 100.0,
+        "reported_epoch": 3.0,
+        "recall_reason": extra.get("reason"),
+        "iterations": 300,
+        "smallest_probe_loss": min(losses),
+        **{f"test_recall_at_{m}": recall for m in schemas.CUTOFFS},
+    }
+    return RunRecord(
+        folder=Path(f"runs/{sampler}-{config.seed}-{digest(config)}"),
+        config=config,
+        timing=[],
+        ledger=[],
+        curve=curve,
+        summary=summary,
+        data_fingerprint=extra.get("fingerprint", "f" * 64),
+        environment={"key": extra.get("key", "one"), "time": extra.get("time", "2026-01-01")},
+    )
+
+
+def rows_of(records):
+    (found,) = compare(frames.group(records))
+    return {f"{row['sampler']} {row['variant']}".strip(): row for row in found.speedups}
+
+
+FIXED = {"dataset": "tiny", "encoder": "cnn"}
+NO_RUNS = None
+
+
+def entered(name, sampler, reason="", **more):
+    """Return an arm, which left for a reason; for an answer it has two seeds."""
+    arm = RunArm(name, complete(FIXED | {"sampler": sampler} | more), NO_RUNS)
+    if reason:
+        arm.status = Status.DIVERGED if reason.startswith("diverged") else Status.LEFT
+        arm.reason = reason
+    return arm
+
+
+def written(runs_dir, arm, recalls, ms):
+    """Return its runs, whose recall of validation links is that of test links; the first recall,
+    before training, is not written.
+    """
+
+    def validate(rows):
+        for row in rows:
+            row |= validated(row)
+
+    found = []
+    for one in (arm, arm.repeat(1)):
+        settings = {
+            name: value
+            for name, value in one.config.to_dict().items()
+            if value is not None and name != "sampler"
+        }
+        losses = [9.0 - place for place in range(max(len(recalls), 2))]
+        settings["errors"] = (0.003, 0.004)
+        folder = write_run(runs_dir, arm.config.sampler, losses, ms, recalls, **settings)
+        change(folder, "curve", validate)
+        found.append(runs.read(folder))
     return found
+
+
+def validated(row):
+    """Return the columns of validation links with the values of those of test links."""
+    names = (name for name in row if name.startswith(("test_recall_at_50", "test_ndcg")))
+    return {name.replace("test", "validation", 1): row[name] for name in names}
+
+
+def judged_floor(floor, recall, seconds, **more):
+    """Return the row of a floor whose recall of validation links is that of test links."""
+    row = floor_row(floor, recall, seconds)
+    return row | validated(row) | more
+
+
+def answered(dataset, arms, records, *, budget=60.0, spent=0.0, is_over=False):
+    """Return the answer about arms with the records of their two seeds, by name."""
+    both = [seed for arm in arms for seed in (arm, arm.repeat(1))]
+    for arm in both:
+        arm.record = next(iter(records[arm.name][arm.seed :]), None)
+    more = {"budget_seconds": budget, "spent_seconds": spent, "is_over": is_over}
+    return make_answer(Question(FIXED), both, dataset, **more)
+
+
+def table_html(table):
+    """Return one table as HTML."""
+    return str(templates().get_template("table.html").module.show(table))
+
+
+REPOSITORY = Path(__file__).parents[2]
+FOLDERS = sorted(path.parent for path in REPOSITORY.glob("results/*/speedup.parquet"))
+read = cache(runs.read_all)
+"""Reads the runs of a folder, once."""
+
+
+@cache
+def kept(folder, **only):
+    """A folder's results, read once, of runs whose settings have some values."""
+    wanted = {name: [value] for name, value in only.items()}
+    where = REPOSITORY / "results" / folder
+    with patch.object(runs, "read_all", lambda where: tuple(map(list, read(where)))):
+        return collect(where, REPOSITORY / "no data", only=wanted)

@@ -1,13 +1,15 @@
-"""Small cells for tests: train them, read their records, and interrupt them."""
+"""Questions, and cells of sweeps, on data that train in a second."""
 
 import os
 import signal
+from unittest.mock import Mock
 
 import jax
 import numpy as np
-import trained
 
-from ncfbench.config import complete
+from ncfbench.advice import pipeline
+from ncfbench.advice.question import Question
+from ncfbench.config import Locations, complete
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
 from ncfbench.sweeps.grid import Cell
@@ -15,8 +17,41 @@ from ncfbench.sweeps.progress import SweepProgress
 from ncfbench.sweeps.sweep import train_cells
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.step import Trainer
+from support.training import SMALL as RUN
+from support.training import figures
 
-SMALL = trained.SMALL | {
+FIXED = {"dataset": "tiny", "encoder": "bow", "epochs": 4, "dimension": 8}
+OTHERS = {
+    "user_tower": ("table",),
+    "gamma": (10.0,),
+    "weight_decay": (0.0,),
+    "word_dropout": (0.5,),
+    "item_dropout": (0.1,),
+    "feature_dropout": (0.0,),
+}
+"""One value for each setting that would be tried by itself."""
+ASKED = {
+    "loss": ("sg",),
+    "sampler": ("iid", "ns", "strat-ns"),
+    "batch_size": (64,),
+    "stratum_size": (4,),
+    "negatives": (10,),
+    "learning_rate": (0.01, 0.03),
+    **OTHERS,
+}
+BUDGET = 1e5
+"""Runs of four epochs are finished within the first rung, a sixtieth of it."""
+
+
+def ask(data_dir, runs_dir, *, budget=BUDGET, encoder="bow", metric="recall@10", **tried):
+    question = Question(FIXED | {"encoder": encoder}, metric, ASKED | tried)
+    locations = Locations(data_dir, runs_dir)
+    progress = Mock(Progress)
+    found = pipeline.answer_question(question, locations, budget, progress=progress)
+    return found, [call.args[0] for call in progress.say.call_args_list]
+
+
+SMALL = RUN | {
     "encoder": "bow",  # compiled sooner than the others that have recall on cold items
 }
 ARMS = ("neg", "ns", "strat-ns")
@@ -53,7 +88,7 @@ def parameters(record, dataset):
 def assert_same(one, other, dataset):
     """Assert equal curves and parameters, bit for bit, and that every iteration is timed once."""
     assert one.summary["status"] == other.summary["status"] == "finished"
-    assert trained.figures(one) == trained.figures(other)
+    assert figures(one) == figures(other)
     for a, b in zip(parameters(one, dataset), parameters(other, dataset), strict=True):
         np.testing.assert_array_equal(a, b)
     timed = sum(row["iterations"] for row in one.timing if row["kind"] == "full")
