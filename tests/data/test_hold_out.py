@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.tables import (
     BEHAVIORS,
@@ -397,6 +397,7 @@ N_ITEMS = 7
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, N_ITEMS - 1)), min_size=1, max_size=40),
     st.none() | st.integers(1, 7),
 )
+@example([(0, 0), (1, 1)], 2)
 @settings(max_examples=50)
 def test_a_sample_by_brute_force(tmp_path, pairs, size):
     """Users that are drawn keep all links, and decide the items that stay."""

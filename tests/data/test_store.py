@@ -95,6 +95,7 @@ def test_synthetic_links_without_room_are_not_made(tmp_path, monkeypatch):
     [
         ([0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 2], ["no negative to train on", "Test items: 1, at"]),
         ([0, 1], [0, 0], [0], ["no negative to train on", "no test items"]),
+        ([0, 0, 1], [0, 1, 0], [0, 0] + [2] * 50, ["Test items: 50, at"]),
         ([0, 0, 1], [0, 1, 0], [0, 0] + [2] * 51, []),
     ],
 )
