@@ -1,6 +1,6 @@
 """Ridge regression: the choice of its penalty, and its accuracy, beside one exact fit.
 
-    python benchmarks/bench_floors.py [DATASET] [--data-dir DIR]
+    python benchmarks/bench_floors.py CITEULIKE [MOVIELENS ...]
 
 The exact fit is a Cholesky factor of the Gram matrix, as `ncfbench floor` had for each penalty.
 Seconds are of the processor, so that other work on the machine changes them little.
@@ -8,9 +8,9 @@ Seconds are of the processor, so that other work on the machine changes them lit
 
 from __future__ import annotations
 
-import argparse
+import sys
 import time
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from ncfbench.data import open_dataset
 from ncfbench.floors import linear
@@ -24,11 +24,15 @@ FIT_TARGET = 0.5
 RECALL_TARGET = 0.0005
 
 
-def measure(
-    dataset: str = "citeulike", data_dir: str | None = None
-) -> list[tuple[str, float, Any]]:
-    """Return rows of what was measured, its figure, and the largest that meets the target."""
-    case = Case.of(open_dataset(dataset, data_dir=data_dir), float("inf"), needs_content=True)
+def rows(datasets: Iterable[str]) -> Iterator[tuple[str, float, float]]:
+    """Yield what was measured, its figure and the target."""
+    for dataset in datasets:
+        yield from of_dataset(dataset)
+
+
+def of_dataset(dataset: str) -> Iterator[tuple[str, float, float]]:
+    """Yield the rows of a data set."""
+    case = Case.of(open_dataset(dataset), float("inf"), needs_content=True)
     held_out = case.splits["validation"]
 
     def fit(direct: float, penalty: float) -> tuple[float, float]:
@@ -45,16 +49,12 @@ def measure(
     best = max(recalls, key=lambda penalty: recalls[penalty])
     exact, exact_recall = fit(float("inf"), best)
     quick, recall = fit(linear.DIRECT, best)
-    return [
-        ("choice of the penalty / one exact fit, seconds", choice / exact, CHOICE_TARGET),
-        ("conjugate gradients / exact fit, seconds", quick / exact, FIT_TARGET),
-        ("recall@50, difference from the exact fit", abs(recall - exact_recall), RECALL_TARGET),
-    ]
+    name = f"{dataset}, ridge regression"
+    yield f"{name}: choice of the penalty over one exact fit", choice / exact, CHOICE_TARGET
+    yield f"{name}: conjugate gradients over an exact fit", quick / exact, FIT_TARGET
+    yield f"{name}: difference in recall@50", abs(recall - exact_recall), RECALL_TARGET
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("dataset", nargs="?", default="citeulike")
-    parser.add_argument("--data-dir")
-    for what, figure, target in measure(**vars(parser.parse_args())):
-        print(f"{what}: {figure:.4f} (target: at most {target:g})")
+    for what, figure, target in rows(sys.argv[1:] or ["citeulike"]):
+        print(f"{figure:8.4f} (at most {target:g})  {what}", flush=True)
