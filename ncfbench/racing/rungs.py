@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scipy.optimize import brentq
-
 GROWTH = 2.0
 """Usual growth of the training clock from rung to rung."""
 GROWTHS = (1.25, 6.0)
@@ -107,4 +105,6 @@ def _growth(
         return None
     if needs(high) <= seconds:
         return high
+    from scipy.optimize import brentq
+
     return float(brentq(lambda growth: needs(growth) - seconds, low, high, xtol=1e-14))
