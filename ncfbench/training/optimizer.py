@@ -41,10 +41,11 @@ LARGE, WIDE = 20_000, 100
 """Rows, and numbers of a row, from which on ``auto`` and ``adagrad`` update a table by row; of rows
 longer than 50 numbers as many fewer. Tables of docs/paper.md are smaller (docs/optimizers.md).
 """
-FEW, FEW_WIDE = {"users": 6, "items": 6, "words": 4, "histories": 4}, 0.5
-"""Rows of a table by row for each id in a batch, by kind and of wide word vectors, below which an
-iteration updates all of its rows: going through them is faster then. Of equal ids one row is
-updated, and words repeat.
+FEW = {"users": 6, "items": 6, "words": 4, "histories": 4}
+FEW_WIDE = {"users": 4, "items": 4, "words": 1, "histories": 4}
+"""Rows of a table, and of a wide one, for each id in a batch, by kind, below which an iteration
+updates all of its rows: going through them is faster then. Of equal ids one row is updated, and
+words repeat.
 """
 
 
@@ -258,8 +259,8 @@ class Optimizer:
 
     def _are_few(self, kind: str, rows: int, ids: int) -> bool:
         """Return whether an iteration that names some ids goes through all rows of a table."""
-        is_wide = kind == "words" and self.config.word_dimension >= WIDE
-        return rows < (FEW_WIDE if is_wide else FEW[kind]) * ids
+        width = self.config.word_dimension if kind == "words" else self.config.dimension
+        return rows < (FEW_WIDE if width >= WIDE else FEW)[kind] * ids
 
     def _rest(self, kept: float) -> Rest:
         """Return how a row rests of whose weights an iteration leaves a share; Adagrad's decays."""

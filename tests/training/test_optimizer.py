@@ -95,8 +95,8 @@ def reference(optimizer, decay, table, gradients):
 @pytest.fixture
 def by_row(monkeypatch):
     """Update the rows that a batch names, however few the others are."""
-    monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
-    monkeypatch.setattr(optimizers, "FEW_WIDE", 0)
+    for name in ("FEW", "FEW_WIDE"):
+        monkeypatch.setattr(optimizers, name, dict.fromkeys(optimizers.FEW, 0))
     run_of.cache_clear()
 
 
