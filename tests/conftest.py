@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items):
     """Mark the cases that ``long_cases`` names as ``long``."""
     for item in items:
         marker = item.get_closest_marker("long_cases")
-        if marker is not None and re.match(marker.args[0], item.callspec.id):  # type: ignore[attr-defined]
+        if marker is not None and re.match(marker.args[0], item.callspec.id):
             item.add_marker(pytest.mark.long)
 
 
@@ -92,7 +92,7 @@ def _compile_once(tmp_path_factory):
     """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
-    LRUCache.put = _put  # type: ignore[method-assign]
+    LRUCache.put = _put
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
