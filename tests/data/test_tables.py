@@ -46,11 +46,12 @@ REFUSED = [
     (*quoted('1,a,x\n2,"b,x\n3,c,x\n4,"d",x\n'), f"m.csv, line 3: .*{DOUBLE}"),
     (*quoted('1,"a \\"b\\" c",x\n'), f"m.csv, line 2: .*{DOUBLE}"),
     (*quoted('1,a,x\n2,b,"x\n3,c,y" z\n'), f"m.csv, line 3: .*{DOUBLE}"),
-    ("r.csv", '"user_id,item_id\n1,2\n3,4\n', "r.csv, line 1: no header"),
-    ("r.csv", '"user" id,item_id\n1,2\n3,4\n', "r.csv, line 1: no header"),
-    ("r.csv", "\n1,2\n3,4\n", "r.csv, line 1: no header"),
-    ("r.csv", '"\n\n1,2\n3,4\n', "r.csv, line 1: no header"),
+    *(
+        ("r.csv", header + "\n1,2\n3,4\n", "r.csv, line 1: no header")
+        for header in ('"user_id,item_id', '"user" id,item_id', "", '"\n')
+    ),
     # Encodings and compressions.
+    ("r.csv", "", "r.csv is empty"),
     ("r.csv", "user,item\n1,2\n".encode("utf-16-le"), "line 3: 1 fields where the header has 2"),
     ("r.csv", "user,item\n1,2\n".encode("utf-16"), r"is UTF-16\. Convert it: iconv -f"),
     (
