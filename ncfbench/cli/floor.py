@@ -47,7 +47,7 @@ def floor(
     into memory or --budget is left out, with a sentence.
 
     Each floor is kept as soon as it is done, in floors.parquet beside the data set: Ctrl-C loses
-    the one that is being fitted, and the same command goes on. docs/floors.md says which to use
+    the one that is being fitted, and the same command goes on. docs/advise.md says which to use
     when.
 
     Examples:

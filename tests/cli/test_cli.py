@@ -157,7 +157,7 @@ def test_unwritable_targets_exit_with_3(tmp_path, data_dir, monkeypatch):
         ("run", ["Example:", "(citeulike)", "--set", *SAMPLERS]),
         ("sweep", ["Example:", "--dry-run", "--cell", *preset_titles()]),
         ("describe", ["Example:"]),
-        ("floor", ["Examples:", "--penalty", "--budget", "docs/floors.md"]),
+        ("floor", ["Examples:", "--penalty", "--budget", "docs/advise.md"]),
         ("report", ["Example:"]),
         ("settings", ["Example:", "--set NAME=VALUE"]),
         *((f"prepare {source}", ["--data-dir"]) for source in SOURCES),
