@@ -166,7 +166,7 @@ def _print_results(
     else:
         more = []
         if tables := record.environment.get("updated_by_row"):
-            more.append(f"Updated by row (docs/optimizers.md): {', '.join(tables)}.")
+            more.append(f"Updated by row (docs/models.md): {', '.join(tables)}.")
         if recall is not None:
             to_fit = floor_command(record.config.dataset, data_dir)
             more.append(run_sentence(floors, recall, both) if floors else to_fit)

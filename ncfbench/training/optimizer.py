@@ -39,7 +39,7 @@ LAST_BIASED = 2**14
 """Iteration from which on Adam's correction of v is 1 in float32."""
 LARGE, WIDE = 20_000, 100
 """Rows, and numbers of a row, from which on ``auto`` and ``adagrad`` update a table by row; of rows
-longer than 50 numbers as many fewer. Tables of docs/paper.md are smaller (docs/optimizers.md).
+longer than 50 numbers as many fewer. Tables of docs/paper.md are smaller (docs/models.md).
 """
 FEW = {"users": 6, "items": 6, "words": 4, "histories": 4}
 FEW_WIDE = {"users": 4, "items": 4, "words": 1, "histories": 4}
