@@ -1,4 +1,4 @@
-"""Draw the crossover figures of docs/costly-items.md: speedup as items become dearer.
+"""Draw the crossover figures of docs/results.md: speedup as items become dearer.
 
 Repeat with ``python docs/draw_crossover.py`` (needs the ``plots`` extra). The profiles and runs are
 kept in results/.
