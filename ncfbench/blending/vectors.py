@@ -40,11 +40,10 @@ def factorise(
     """
     size = min(rank + OVERSAMPLED, n_users, n_items)
     basis = Streams(0).generator("vectors").standard_normal((n_items, size), np.float32)
-    for turn in range(PASSES):
-        left = _orthonormal(times(basis))
-        basis = transposed(left)
-        if turn + 1 < PASSES:
-            basis = _orthonormal(basis)
+    for _ in range(PASSES - 1):
+        basis = _orthonormal(transposed(_orthonormal(times(basis))))
+    left = _orthonormal(times(basis))
+    basis = transposed(left)
     # The scores are left basis', and the axes of basis' basis are their right singular vectors'.
     _, axes = _axes(basis)
     axes = axes[:, : min(rank, size)]

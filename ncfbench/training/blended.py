@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from scipy.linalg import LinAlgError
 
 from ncfbench.blending import blend
@@ -18,7 +17,7 @@ from ncfbench.data.content import Split
 from ncfbench.floors import kept
 from ncfbench.floors.floor import refit
 from ncfbench.floors.models import Fitted
-from ncfbench.floors.task import BLOCK_SCORES, HeldOut, Task, columns_of_split
+from ncfbench.floors.task import HeldOut, Task, columns_of_split
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage.schemas import BLEND
 from ncfbench.training.trained import restore_trained
@@ -79,7 +78,7 @@ def blend_run(
         return None
     if not len(dataset.links("validation")[0]):
         return None
-    from ncfbench.training.evaluation import BLOCK_USERS, scores_of
+    from ncfbench.training.evaluation import scores_of
 
     begin, metric = time.perf_counter(), metric or METRIC
     embedder, reported = restore_trained(record, dataset, say)
@@ -94,9 +93,7 @@ def blend_run(
     def blend_of(split: Split) -> blend.Blend:
         items = dataset.candidates(split)
         items_VxD = embedder.candidates(parameters, items, is_new[items])
-        size = int(np.clip(BLOCK_SCORES // len(items), 1, BLOCK_USERS))
-        scores = scores_of(users_UxD, items_VxD, size)
-        return blend.Blend(of_floor(items), scores, splits[split])
+        return blend.Blend(of_floor(items), scores_of(users_UxD, items_VxD), splits[split])
 
     weight, heights, quality = blend_of("validation").choose(metric)
     blended = dict.fromkeys(BLEND.names) | {
