@@ -5,15 +5,7 @@ import random
 import pytest
 from support.cli import check, invoke
 from support.records import write_run
-from support.tables import (
-    BEHAVIORS,
-    NEWS,
-    ids_of,
-    named_links,
-    prepare_mind,
-    words_of,
-    write_mind,
-)
+from support.tables import BEHAVIORS, NEWS, ids_of, named_links, prepare_mind, words_of, write_mind
 
 from ncfbench.data import prepare, store
 from ncfbench.data.sources import mind, prepare_command

@@ -39,10 +39,7 @@ def test_loss_and_gradient_equal_one_device(tiny, settings):
 
 @pytest.mark.parametrize(
     ("stop", "devices", "small"),
-    [
-        (5, 2, {"encoder": "mf", "epochs": 1}),
-        pytest.param(5, 4, {}, marks=pytest.mark.long),
-    ],
+    [(5, 2, {"encoder": "mf", "epochs": 1}), pytest.param(5, 4, {}, marks=pytest.mark.long)],
 )
 def test_a_run_continues_on_its_devices(data_dir, tmp_path, stop, devices, small):
     """Interrupted at an iteration: the curve of one device, in one folder."""

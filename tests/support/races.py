@@ -52,7 +52,7 @@ def ask(data_dir, runs_dir, *, budget=BUDGET, encoder="bow", metric="recall@10",
 
 
 SMALL = RUN | {
-    "encoder": "bow",  # compiled sooner than the others that have recall on cold items
+    "encoder": "bow"  # compiled sooner than the others that have recall on cold items
 }
 ARMS = ("neg", "ns", "strat-ns")
 

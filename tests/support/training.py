@@ -49,13 +49,7 @@ class StopAt(Progress):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-AUDITED = {
-    "dimension": 6,
-    "word_dimension": 6,
-    "filters": 6,
-    "batch_size": 64,
-    "user_l2": 0.01,
-}
+AUDITED = {"dimension": 6, "word_dimension": 6, "filters": 6, "batch_size": 64, "user_l2": 0.01}
 """Settings of a small model whose audit takes a moment."""
 
 
