@@ -232,6 +232,12 @@ def test_a_run_has_the_settings_of_its_encoder():
         _ = config.filters
     with pytest.raises(UsageError, match="filters = 0: it must be at least 1"):
         settings(encoder="lstm", filters=0)
+    with pytest.raises(UsageError, match="Unknown setting 'filtres'; did you mean 'filters'"):
+        settings(filtres=3)
+
+
+def test_two_strata_are_enough():
+    assert settings(sampler="strat-ns", batch_size=8, stratum_size=4).batch_size == 8
 
 
 def test_a_command_line_gives_a_setting_its_value():
