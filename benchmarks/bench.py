@@ -13,6 +13,7 @@ import sys
 from importlib import import_module
 
 from ncfbench.errors import CheckFailedError
+from ncfbench.timing import allocator
 
 PARTS = {"start": False, "evaluation": True, "step": True, "floors": True}
 """Parts, and whether they read a data set."""
@@ -36,4 +37,5 @@ def main(dataset: str, *parts: str) -> None:
 
 
 if __name__ == "__main__":
+    allocator.restart()
     main(*sys.argv[1:])
