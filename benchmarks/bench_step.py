@@ -40,7 +40,7 @@ def best_seconds(function: Callable[..., Any], *arguments: Any) -> float:
 
 
 def rows(datasets: Iterable[str]) -> Iterator[tuple[str, float, float]]:
-    """Yield the least time of the step over the limit, for vectors of two lengths, and the target."""
+    """Yield the least time of the step over the limit, for vectors of each length."""
     for name, width in itertools.product(datasets, WIDTHS):
         given = {"dataset": name, "encoder": "bow", "bare_bag": True, "features": "ignore"}
         given |= {"loss": "softmax", "sampler": "strat-ns"}
