@@ -69,12 +69,11 @@ def _forward(
     (texts, length), present = tokens_VxL.shape, present_VxL.reshape(-1)
     size = rounded_up(present.size, BLOCK_WORDS)
     slots = jnp.flatnonzero(present, size=size, fill_value=present.size).reshape(-1, BLOCK_WORDS)
+    text_of, zeros = slots // length, jnp.zeros((texts, table.shape[1]), table.dtype)
     # Past the present words, indices past the last row: these are dropped.
     words = tokens_VxL.reshape(-1).at[slots].get(mode="fill", fill_value=len(table))
     blocks = (jnp.sum(present) + BLOCK_WORDS - 1) // BLOCK_WORDS
-    zeros = jnp.zeros((texts, table.shape[1]), table.dtype)
-    kept = table, words, slots // length, blocks
-    return _add_rows(zeros, slots // length, table, words, blocks), kept
+    return _add_rows(zeros, text_of, table, words, blocks), (table, words, text_of, blocks)
 
 
 def _backward(kept: Any, gradient_VxE: jax.Array) -> tuple[jax.Array, None, None]:
