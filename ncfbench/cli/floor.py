@@ -19,7 +19,7 @@ def floor(
         str,
         option(
             metavar="NAME[,NAME]",
-            help="popularity, profile, ridge, ease, ials, separated by commas.",
+            help="popularity, profile, ridge, denoised, ease, ials, separated by commas.",
             default=True,
         ),
     ] = "all",
@@ -40,11 +40,12 @@ def floor(
     pass.
 
     New items are ranked by their texts and dense features: `profile` adds the vectors of a user's
-    items, TF-IDF beside features, `ridge` regresses his links on them. Known items, where data are
-    prepared with --hold-out links, last or time, are ranked by their links too: `popularity`,
-    `ease` (a regression of each item on all others) and `ials` (a factorisation). A penalty is
-    chosen by recall@50 of the validation links, never of the test links. A floor that does not fit
-    into memory or --budget is left out, with a sentence.
+    items, TF-IDF beside features, `ridge` regresses his links on them, and `denoised` his links
+    with those that others' links predict. Known items, where data are prepared with --hold-out
+    links, last or time, are ranked by their links too: `popularity`, `ease` (a regression of each
+    item on all others) and `ials` (a factorisation). A penalty is chosen by recall@50 of the
+    validation links, never of the test links. A floor that does not fit into memory or --budget is
+    left out, with a sentence.
 
     Each floor is kept as soon as it is done, in floors.parquet beside the data set: Ctrl-C loses
     the one that is being fitted, and the same command goes on. docs/advise.md says which to use

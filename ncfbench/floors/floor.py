@@ -35,7 +35,7 @@ from ncfbench.storage.schemas import FLOOR
 from ncfbench.timing import environment
 
 BUDGET_SECONDS = 600.0
-IN_ORDER = ("popularity", "profile", "ease", "ials", "ridge")
+IN_ORDER = ("popularity", "profile", "ease", "ials", "ridge", "denoised")
 """The order of floors where time is short: those that rank known items best first."""
 UNFITTED = -1.0
 """Recall by a penalty that is too small for single precision."""
@@ -185,6 +185,8 @@ def lack(dataset: Dataset, name: str) -> str | None:
             f"the held-out items of {dataset.name} have no training links to rank them by, as they"
             " have where data are prepared with --hold-out links, last or time."
         )
+    if floor.needs_new_items and dataset.ranks_known_items:
+        return "ease and ials use the links of the known items that are ranked."
     if floor.needs_content and not dataset.n_words and dataset.item_features is None:
         return f"the items of {dataset.name} have neither texts nor features."
     return None

@@ -24,6 +24,8 @@ DIMENSION, SWEEPS, PAIRS = 64, 10, 2.0
 """Length of a vector of iALS, its least squares of both sides, and the weight of all pairs over
 that of all links. One weight of a pair for all data would be too large where links are few.
 """
+KEPT, LINK_PENALTY = 0.2, 10.0
+"""Share of a user's links from which denoising predicts the others, and its penalty."""
 BATCH_ROWS, BATCH_LINKS = 1024, 2**16
 """Rows that are solved together in iALS, and links of these, zeros included, at most."""
 
@@ -87,6 +89,7 @@ class Floor:
         fit: fits it to a task with a penalty.
         needs_content: whether it reads the items' content.
         needs_links: whether it can rank only items with training links.
+        needs_new_items: whether it is for items without training links alone.
         penalties: values to choose from, ascending, begun in the middle; empty where it has none.
         settings: other numbers that decide its scores.
     """
@@ -94,6 +97,7 @@ class Floor:
     fit: Callable[[Task, float], Fitted]
     needs_content: bool = False
     needs_links: bool = False
+    needs_new_items: bool = False
     penalties: Sequence[float] = ()
     settings: Mapping[str, float] = field(default_factory=dict)
 
@@ -120,6 +124,28 @@ def ridge(task: Task, penalty: float) -> Fitted:
     fitted = Regression(content[task.known], penalty)
     ways = fitted.of_columns, lambda columns: fitted.of_items(columns.T)
     return Fitted(links, content, *ways, task.first_alike, is_for_fewer=True)
+
+
+def denoised(task: Task, penalty: float) -> Fitted:
+    """Regress on content a user's links and what a denoising autoencoder adds, Y + YB.
+
+    Dropout keeps a share p of the links, and B predicts the others from these (Steck 2020):
+    B = w (Y'Y + w D + nu I)^-1 (Y'Y - D), with w = (1 - p) / p and D the items' degrees.
+    """
+    content, links, weight = task.content, task.known_UxK, np.float32((1 - KEPT) / KEPT)
+    degrees = task.item_degrees[task.known].astype(np.float32)
+    scales = 1 / np.sqrt(weight * degrees + np.float32(LINK_PENALTY))
+    regression = Regression(content[task.known], penalty)
+    # With the scales S, Y (Y'Y + S^-2)^-1 = YS (SY'YS + I)^-1 S.
+    autoencoder = Regression(links @ sparse.diags_array(scales), 1.0)
+
+    def fitted(candidates: Ids) -> Scores:
+        weights_KxC = regression.of_columns(content[candidates])
+        linked = links.T @ (links @ weights_KxC) - degrees[:, None] * weights_KxC
+        added_UxC = autoencoder.of_columns((weight * scales[:, None] * linked).T)
+        return lambda users: links[users] @ weights_KxC + added_UxC[users]
+
+    return _by_content(task, fitted)
 
 
 def ease(task: Task, penalty: float) -> Fitted:
@@ -163,6 +189,13 @@ FLOORS: Mapping[str, Floor] = {
         needs_content=True,
         penalties=(1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
     ),
+    "denoised": Floor(
+        denoised,
+        needs_content=True,
+        needs_new_items=True,
+        penalties=(0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
+        settings={"kept": KEPT, "link_penalty": LINK_PENALTY},
+    ),
     "ease": Floor(
         ease, needs_links=True, penalties=(3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
     ),
@@ -192,6 +225,10 @@ def cost(name: str, task: Task, candidates: int) -> tuple[float, float]:
         "popularity": (candidates, 0.0),
         "profile": (n_known * candidates, 2 * SLOW * (links + values) * candidates),
         "ridge": (solution, solved),
+        "denoised": (
+            solution + (2 * n_known + n_users) * candidates,
+            solved + 4 * SLOW * ITERATIONS * links * candidates,
+        ),
         "ease": (2 * pairs**2 + n_known * n_users * (n_users < n_known), pairs**3),
         "ials": (
             2 * sum(task.links_UxI.shape) * DIMENSION,

@@ -37,6 +37,7 @@ TITLES = {
     "popularity": "popularity",
     "profile": "TF-IDF profiles",
     "ridge": "ridge regression",
+    "denoised": "ridge regression of denoised links",
     "ease": "EASE",
     "ials": "iALS",
 }

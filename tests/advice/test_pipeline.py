@@ -68,12 +68,13 @@ def test_a_race_fits_the_floors_that_have_time(raced, data_dir):
     them rank all of the few validation items, which puts none of them before another.
     """
     answer = raced.answer
-    assert {floor.row["floor"] for floor in answer.floors} == {"profile", "ridge"}
+    assert {floor.row["floor"] for floor in answer.floors} == {"profile", "ridge", "denoised"}
     assert not answer.unfitted
     kept = tables.read_rows(data_dir / "tiny/floors.parquet", schemas.FLOOR)
     assert {row["validation_recall_at_50"] for row in kept} == {1.0}
     by_name = {row["floor"]: row for row in kept}
-    assert [dict(floor.row) for floor in answer.floors] == [by_name["profile"], by_name["ridge"]]
+    shown = [dict(floor.row) for floor in answer.floors]
+    assert shown == [by_name[name] for name in ("profile", "ridge", "denoised")]
 
 
 @pytest.mark.long

@@ -46,13 +46,13 @@ def fitted(folder, name, **more):
 def test_floors_that_fit_are_measured_and_kept(folder):
     found = fitted(folder, "cold", again=True)
 
-    assert [row["floor"] for row in found.rows] == ["profile", "ridge"]
+    assert [row["floor"] for row in found.rows] == ["profile", "ridge", "denoised"]
     assert set(found.left_out) == {"popularity", "ease", "ials"}
     assert "held-out items of cold have no training links" in found.left_out["ease"]
     assert [note[:26] for note in found.notes] == ["No popularity, ease, ials:"]
     assert kept.read(folder / "cold", found.fingerprint) == found.rows
     assert kept.read(folder / "cold", "another") == []
-    profile, ridge = found.rows
+    profile, ridge, _ = found.rows
     assert profile["penalty"] is None
     assert ridge["recalls"][ridge["penalties"].index(ridge["penalty"])] == max(ridge["recalls"])
     assert ridge["validation_recall_at_50"] == max(ridge["recalls"])
@@ -100,8 +100,8 @@ def test_known_items_are_ranked_without_those_of_training(folder):
 
 def test_all_five_floors_rank_known_items(folder):
     found = fitted(folder, "warm")
-    assert [row["floor"] for row in found.rows] == [*FLOORS]
-    assert not found.left_out
+    assert [row["floor"] for row in found.rows] == [name for name in FLOORS if name != "denoised"]
+    assert found.left_out.keys() == {"denoised"}
     assert all(row["test_recall_at_50_chance"] < 0.2 for row in found.rows)
 
 

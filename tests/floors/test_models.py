@@ -51,6 +51,24 @@ def test_ridge_scores_are_those_of_the_regression_of_each_user(candidates, width
         assert scores == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.parametrize("candidates", [NEW, ALL])
+def test_denoised_scores_regress_links_and_those_that_dropout_would_take(candidates):
+    """B by its normal equations, with expectations over the links that are kept."""
+    p, trained = models.KEPT, np.flatnonzero(LINKS.any(axis=0))
+    x, y = CONTENT[trained].astype(np.float64), LINKS[:, trained].astype(np.float64)
+    pairs, own = y.T @ y, np.diag(y.sum(axis=0))
+    kept = p * p * (pairs - own) + p * own  # E[(kept)'(kept)]
+    taken = p * (1 - p) * (pairs - own)  # E[(kept)'(taken)]
+    inverse = np.linalg.inv(kept + p * p * models.LINK_PENALTY * np.eye(len(trained)))
+    completed = y + y @ inverse @ taken
+    weights = np.linalg.solve(x.T @ x + 2.5 * np.eye(4), x.T @ completed.T)
+
+    for content in (CONTENT, sparse.csr_array(CONTENT)):
+        scores = models.denoised(task(content), 2.5)(candidates)(ALL_USERS[::-1])
+        expected = (CONTENT[candidates] @ weights).T[::-1]
+        assert scores == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
 @pytest.mark.parametrize("n_users", [40, 5])  # more users than items, and fewer
 def test_ease_regresses_each_item_on_all_others(n_users):
     links = (RNG.random((n_users, 9)) < 0.5).astype(np.float32)
