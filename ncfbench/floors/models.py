@@ -133,19 +133,27 @@ def denoised(task: Task, penalty: float) -> Fitted:
     B = w (Y'Y + w D + nu I)^-1 (Y'Y - D), with w = (1 - p) / p and D the items' degrees.
     """
     content, links, weight = task.content, task.known_UxK, np.float32((1 - KEPT) / KEPT)
-    degrees = task.item_degrees[task.known].astype(np.float32)
-    scales = 1 / np.sqrt(weight * degrees + np.float32(LINK_PENALTY))
+    degrees_Kx1 = task.item_degrees[task.known].astype(np.float32)[:, None]
+    scales_Kx1 = 1 / np.sqrt(weight * degrees_Kx1 + np.float32(LINK_PENALTY))
     regression = Regression(content[task.known], penalty)
     # With the scales S, Y (Y'Y + S^-2)^-1 = YS (SY'YS + I)^-1 S.
-    autoencoder = Regression(links @ sparse.diags_array(scales), 1.0)
+    autoencoder = Regression(links @ sparse.diags_array(scales_Kx1[:, 0]), 1.0)
 
-    def fitted(candidates: Ids) -> Scores:
-        weights_KxC = regression.of_columns(content[candidates])
-        linked = links.T @ (links @ weights_KxC) - degrees[:, None] * weights_KxC
-        added_UxC = autoencoder.of_columns((weight * scales[:, None] * linked).T)
-        return lambda users: links[users] @ weights_KxC + added_UxC[users]
+    def shared(weights_KxN: Float32) -> Float32:
+        """Return (Y'Y - D) W."""
+        return np.asarray(links.T @ (links @ weights_KxN) - degrees_Kx1 * weights_KxN)
 
-    return _by_content(task, fitted)
+    def apply(rows: Features) -> Float32:
+        weights_KxC = regression.of_columns(rows)
+        added_UxC = autoencoder.of_columns((weight * scales_Kx1 * shared(weights_KxC)).T)
+        return np.asarray(links @ weights_KxC + added_UxC)
+
+    def adjoint(columns: Features) -> Float32:
+        scaled_KxN = weight * scales_Kx1 * autoencoder.of_items(columns.T)
+        return regression.of_items((links.T @ columns + shared(scaled_KxN)).T)
+
+    is_user_UxU = sparse.eye_array(links.shape[0], dtype=np.float32, format="csr")
+    return Fitted(is_user_UxU, content, apply, adjoint, task.first_alike)
 
 
 def ease(task: Task, penalty: float) -> Fitted:
