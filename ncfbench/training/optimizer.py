@@ -37,9 +37,12 @@ from ncfbench.training.state import Parameters, Rest, Scalars, Touched, TrainSta
 B1, B2, EPSILON = 0.9, 0.999, 1e-8
 LAST_BIASED = 2**14
 """Iteration from which on Adam's correction of v is 1 in float32."""
-LARGE, WIDE = 20_000, 100
-"""Rows, and numbers of a row, from which on ``auto`` and ``adagrad`` update a table by row; of rows
-longer than 50 numbers as many fewer. Tables of docs/paper.md are smaller (docs/models.md).
+CHEAP = "bow", "mf"
+"""Encoders whose tables take most of a step."""
+LARGE, LARGE_BESIDE, WIDE = 20_000, 2**16, 100
+"""Rows from which on ``auto`` and ``adagrad`` update a table by row, with a cheap encoder and with
+another; of rows longer than 50 numbers as many fewer, and of wide ones any with a cheap encoder.
+Tables of docs/paper.md are smaller (docs/models.md).
 """
 FEW = {"users": 6, "items": 6, "words": 4, "histories": 4}
 FEW_WIDE = {"users": 4, "items": 4, "words": 1, "histories": 4}
@@ -344,9 +347,12 @@ def updates_rows(config: RunConfig, rows: int, width: int) -> bool:
     """Return whether a table of so many rows of some length is updated by row."""
     if config.optimizer in ("adam", "row-adam"):
         return config.optimizer == "row-adam"
+    is_cheap = config.encoder in CHEAP
     if find_encoder(config.encoder).pretrained_parts:
-        return rows >= LARGE  # its words have long rows, and its layers take all the time
-    return width >= WIDE or rows * max(width, 50) >= 50 * LARGE
+        width = 50  # its words have long rows, and its layers take all the time
+    if is_cheap and width >= WIDE:
+        return True
+    return rows * max(width, 50) >= 50 * (LARGE if is_cheap else LARGE_BESIDE)
 
 
 def _now(state: TrainState) -> jax.Array:

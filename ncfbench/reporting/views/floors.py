@@ -42,7 +42,7 @@ def floors_table(dataset: str, rows: Sequence[Row], more: Iterable[str] = ()) ->
         " validation links.",
     ]
     for content in dict.fromkeys(row["content"] for row in rows if row["content"]):
-        readers = " and ".join(row["floor"] for row in rows if row["content"] == content)
+        readers = ", ".join(row["floor"] for row in rows if row["content"] == content)
         notes.append(f"Content of {readers}: {content.replace('features', 'dense features')}.")
     parts = {"new_items": "Links to new items", "known_items": "Links to known items"}
     if users := rows[0]["test_cold_users"]:
