@@ -24,7 +24,7 @@ def test_a_race_on_held_out_links(tmp_path, tiny_options):
     few |= {"encoder": "mf", "loss": ("log",), "metric": "recall@50"}
     advice, _ = ask(tmp_path, tmp_path, **few)
     answer = advice.answer
-    assert {floor.row["floor"] for floor in answer.floors} == {*FLOORS}
+    assert {floor.row["floor"] for floor in answer.floors} == {*FLOORS} - {"denoised"}
     stands = [standing(arm, answer.floors[0]) for arm in answer.arms]
     assert any(at.error is not None for at in stands)
     assert all((at.word == "unknown") == (at.error is None) for at in stands)

@@ -85,7 +85,7 @@ def test_floors_without_time_or_room_are_named(data_dir, tmp_path, monkeypatch):
     assert not answer.floors
     (reason,) = answer.unfitted
     assert "No profile: it would take about" in reason
-    assert "No ridge: it would take about" in reason
+    assert "No ridge, denoised: it would take about" in reason
     trust = summary.as_json(answer, tmp_path, {})["trust"]
     assert f"Floors that were left out: {reason}" in trust
     monkeypatch.setattr(pipeline, "fit_within", Mock(side_effect=DataError("Cannot write there.")))
