@@ -7,7 +7,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import svds
 
 from ncfbench.data.features import Float32
 from ncfbench.data.text import Texts
@@ -73,6 +72,8 @@ def lsa(texts: Texts, n_words: int, fitted: Ids, size: int) -> Float32:
             f"--lsa {size}: texts of {len(fitted):,} training items with {n_words:,} different"
             f" words have at most {max(smallest - 1, 0) * bool(chosen.nnz):,} such features."
         )
+    from scipy.sparse.linalg import svds
+
     _, values, vectors = svds(
         chosen,
         size,

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import linalg
 
 from ncfbench.config import Folder, Locations, complete
 from ncfbench.data.features import Float32
@@ -260,7 +259,7 @@ def measure(
             validation = shared.quality
         elif links := case.splits.get("validation"):
             validation = links.evaluate(_finite(fitted(links.candidates)))
-    except linalg.LinAlgError as error:
+    except np.linalg.LinAlgError as error:
         raise UsageError(
             "its scores cannot be computed in single precision with so small a penalty: use a"
             " larger --penalty."
@@ -328,7 +327,7 @@ def choose_penalty(
             scores = _finite(fitted(held_out.candidates))
             seconds = time.perf_counter() - begin
             quality = held_out.evaluate(scores)
-        except linalg.LinAlgError:  # too small for single precision
+        except np.linalg.LinAlgError:  # too small for single precision
             return UNFITTED
         if best is None or recall_of(quality) > recall_of(best.quality):
             best = Fit(fitted, quality, seconds)
@@ -337,7 +336,7 @@ def choose_penalty(
     recalls = climb(floor.penalties, recall)
     recalls = {penalty: value for penalty, value in recalls.items() if value != UNFITTED}
     if best is None:
-        raise linalg.LinAlgError("no penalty is large enough")
+        raise np.linalg.LinAlgError("no penalty is large enough")
     return by, recalls, best
 
 
@@ -366,7 +365,7 @@ def _finite(scores: Scores) -> Scores:
     def checked(users: Ids) -> Float32:
         values = scores(users)
         if not np.isfinite(values).all():
-            raise linalg.LinAlgError("scores are not finite")
+            raise np.linalg.LinAlgError("scores are not finite")
         return values
 
     return checked

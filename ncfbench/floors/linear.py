@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
 from ncfbench.data.features import Float32
 from ncfbench.floors.task import Features
@@ -146,21 +146,27 @@ def gram(rows: Features) -> Float32:
 def factor(matrix: Float32, penalty: float) -> tuple[Float32, bool]:
     """Return the Cholesky factor of a Gram matrix + penalty I, in place of the matrix."""
     np.einsum("ii->i", matrix)[:] += penalty
+    from scipy import linalg
+
     lower, is_lower = linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
     return lower, is_lower
 
 
 def solve(factorised: tuple[Float32, bool], right: Float32) -> Float32:
     """Return the solutions of a factorised system, in place of its right side."""
+    from scipy import linalg
+
     return np.asarray(linalg.cho_solve(factorised, right, overwrite_b=True, check_finite=False))
 
 
 def inverse(matrix: Float32, penalty: float) -> Float32:
     """Return (matrix + penalty I)^-1, in place of a Gram matrix."""
     lower, _ = factor(matrix, penalty)
+    from scipy import linalg
+
     result, failed = linalg.lapack.spotri(lower, lower=True, overwrite_c=True)
     if failed:
-        raise linalg.LinAlgError("the inverse does not exist")
+        raise np.linalg.LinAlgError("the inverse does not exist")
     for rows in blocks(len(result)):  # LAPACK leaves the upper triangle as it was
         square = np.tril(result[rows, rows])
         result[rows, rows.start :] = result[rows.start :, rows].T

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
 from ncfbench.data.features import Float32
 from ncfbench.data.lsa import Ids
@@ -175,7 +175,7 @@ def ease(task: Task, penalty: float) -> Fitted:
     item, user = by_item.tocoo().coords
     shared = np.bincount(item, scores_KxU[item, user].astype(np.float64), links.shape[1])
     if shared.max() >= 1.0:
-        raise linalg.LinAlgError("P_ii is not above 0 in single precision")
+        raise np.linalg.LinAlgError("P_ii is not above 0 in single precision")
     scores_KxU *= (-penalty / (1.0 - shared)).astype(np.float32)[:, None]
     scores_KxU[item, user] += 1.0
     return Fitted(scores_KxU.T, is_item_IxK)

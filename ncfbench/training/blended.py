@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from scipy.linalg import LinAlgError
+import numpy as np
 
 from ncfbench.blending import blend
 from ncfbench.data import Dataset
@@ -31,7 +31,7 @@ def failures() -> tuple[type[BaseException], ...]:
     """Return the failures of a blend that leave its run whole."""
     from ncfbench.training.turns import FAILURES
 
-    return (*FAILURES, LinAlgError)
+    return (*FAILURES, np.linalg.LinAlgError)
 
 
 def blend_run(
