@@ -22,6 +22,7 @@ import ncfbench
 
 MISTAKE_SECONDS, FIRST_LINE_SECONDS = 1.0, 1.5
 PROGRAM = [sys.executable, "-m", "ncfbench"]
+BARE = {name: value for name, value in os.environ.items() if not name.startswith("NCFBENCH_")}
 FILES = {
     "bad.toml": "sampler = [",
     "odd.toml": 'sampler = "iid"\nloss = "hinge"\ndataset = "tiny"\n',
@@ -46,7 +47,9 @@ def prepare(folder: Path) -> None:
 def seconds_of(words: list[str], folder: Path) -> tuple[float, int]:
     """Return the processor seconds of a command, and its exit code."""
     devnull = subprocess.DEVNULL
-    process = subprocess.Popen([*PROGRAM, *words], cwd=folder, stdout=devnull, stderr=devnull)
+    process = subprocess.Popen(
+        [*PROGRAM, *words], cwd=folder, env=BARE, stdout=devnull, stderr=devnull
+    )
     _, status, used = os.wait4(process.pid, 0)
     return used.ru_utime + used.ru_stime, os.waitstatus_to_exitcode(status)
 
@@ -54,7 +57,8 @@ def seconds_of(words: list[str], folder: Path) -> tuple[float, int]:
 def seconds_to_first_line(words: list[str], folder: Path) -> float:
     """Return the seconds until a command says something, and end it."""
     begin = time.perf_counter()
-    with subprocess.Popen([*PROGRAM, *words], cwd=folder, stderr=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*PROGRAM, *words], cwd=folder, env=BARE, stderr=pipe) as process:
         assert process.stderr is not None
         process.stderr.readline()
         seconds = time.perf_counter() - begin
