@@ -78,6 +78,7 @@ check: $(VENV)/.installed
 	$(BIN)/lint-imports --no-logo
 
 # What users wait for on DATASET, beside its targets: start, evaluation, step, floors. BENCH_FLAGS names some of these.
+bench: DATASET = citeulike
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench.py $(DATASET) $(BENCH_FLAGS)
 

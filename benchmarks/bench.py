@@ -1,6 +1,6 @@
-"""What users wait for, beside its targets: start, evaluation, the step, floors.
+"""The times that users wait for, beside their targets: start, evaluation, the step, floors.
 
-    make bench                                            # half an hour on two quiet cores
+    make bench                                     # CiteULike, prepared; on a quiet machine
     make bench DATASET=movielens BENCH_FLAGS="start step"
 
 Each part is a module of its own, ``bench_start.py`` and so on, which says what it measures. Exit
@@ -12,7 +12,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from ncfbench.errors import CheckFailedError
+from ncfbench.data import open_dataset
+from ncfbench.errors import CheckFailedError, NcfbenchError
 from ncfbench.timing import allocator
 
 PARTS = {"start": False, "evaluation": True, "step": True, "floors": True}
@@ -23,8 +24,13 @@ def main(dataset: str, *parts: str) -> None:
     """Measure some parts, by default all; print each figure as soon as it is known.
 
     Raises:
-        SystemExit: a target is missed.
+        SystemExit: a target is missed, or the data set is not prepared.
     """
+    try:
+        open_dataset(dataset)
+    except NcfbenchError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from error
     missed = 0
     for part in parts or PARTS:
         rows = import_module(f"bench_{part}").rows

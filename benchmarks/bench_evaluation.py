@@ -1,4 +1,4 @@
-"""What evaluation takes of a run, and whether a second start of the same run compiles anything.
+"""The share of evaluation in a run, and whether a second start of the same run compiles anything.
 
     python benchmarks/bench_evaluation.py CITEULIKE [MOVIELENS ...]
 

@@ -86,8 +86,8 @@ class RunRecord:
 
     @property
     def evaluations(self) -> Evaluations:
-        """What each recall@50 is made of, without figures, which the curve has; none where it was
-        never evaluated. A DataError where they are damaged.
+        """The parts of each recall@50, without figures, which the curve has; none before it was
+        evaluated. A DataError where they are damaged.
         """
         table = self._table("evaluation")
         columns = (table[name] for name in schemas.EVALUATION.names)

@@ -17,7 +17,7 @@ from ncfbench.timing.environment import processor
 FOLDER = "compiled"
 """Name of the folder inside the cache folder."""
 MOST_BYTES = 2**27
-"""Of all kept programs: some 15,000, of which a run has about 50."""
+"""Bytes of all kept programs: some 15,000, of which a run has about 50."""
 LEAST_SECONDS_VARIABLE = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 

@@ -392,7 +392,7 @@ def test_references_are_met(name, shared_data, tmp_path):
 
 
 def test_many_users_are_ranked_by_a_sample(tiny, monkeypatch):
-    """Of more users than are ranked a sample is: the same one for floors and runs, and its recalls
+    """A sample of many users is ranked: the same one for floors and runs, and its recalls
     are those that all users have.
     """
     whole = HeldOut.of(Task.of(tiny), tiny)["test"]

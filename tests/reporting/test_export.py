@@ -35,7 +35,7 @@ def test_an_export_stands_by_itself(tmp_path):
 
 
 def numbers(record):
-    """What a record holds, without the name of its run in each row, nor its folder."""
+    """The content of a record, without the name of its run in each row, nor its folder."""
     rows = [
         [{**row, "run": record.name} for row in getattr(record, kind)]
         for kind in ("curve", "timing", "ledger")

@@ -23,7 +23,7 @@ def rank_by_hand(scores, at, ranked):
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 4), st.data())
 def test_ranks_are_those_of_comparisons(size, n_rows, data):
-    """Of rows with as many links as there are scores, or none, and whatever is left out."""
+    """Rows have as many links as there are scores, or none, and anything may be left out."""
     rows, linked, row_of, n_left_out, expected = [], [], [], [], []
     for number in range(n_rows):
         scores = data.draw(st.lists(SCORES, min_size=size, max_size=size))

@@ -40,7 +40,7 @@ MANIFEST = {
         "vocabulary_size": None,
     },
 }
-"""What the runs' data are."""
+"""The data of the runs."""
 BLOCKS = (0.9, 1.0, 1.1, 1.3, 0.95)
 """Seconds of the raw blocks, by the median of which an iteration is called."""
 

@@ -1,4 +1,4 @@
-"""What cannot work is refused before any folder is made: by plans, or once JAX is there."""
+"""Plans that cannot work are refused before any folder is made: by plans, or once JAX is there."""
 
 import dataclasses
 
