@@ -71,11 +71,10 @@ class Case:
             )
         seconds = expected_seconds(self, name, is_chosen=is_chosen)
         if seconds > budget_seconds:
-            fewer = "; with one --penalty ncfbench floor takes less" if is_chosen else ""
             return (
                 f"it would take about {format_duration(seconds)} by the speed of this machine just"
                 f" now, and has {format_duration(max(budget_seconds, 0.0))}. A larger --budget"
-                f" overrules this{fewer}."
+                " overrules this."
             )
         return None
 

@@ -34,8 +34,8 @@ from ncfbench.storage.schemas import FLOOR
 from ncfbench.timing import environment
 
 BUDGET_SECONDS = 600.0
-IN_ORDER = ("popularity", "profile", "ease", "ials", "ridge", "denoised")
-"""The order of floors where time is short: those that rank known items best first."""
+IN_ORDER = ("popularity", "profile", "ease", "ials", "denoised", "ridge")
+"""The order of floors where time is short: quick ones, then those of most recall."""
 UNFITTED = -1.0
 """Recall by a penalty that is too small for single precision."""
 
@@ -81,7 +81,8 @@ def floor(
     """Fit the floors of a data set and rank its held-out links, and keep what they reach.
 
     Each is kept as soon as it is done, in ``floors.parquet`` beside the data set. One that is kept
-    for the same data, settings and machine is not fitted again.
+    for the same data, settings and machine is not fitted again. Where there is no time to choose a
+    penalty, the usual one serves.
 
     Args:
         dataset: a prepared data set, or its name; by default ``citeulike``.
@@ -108,14 +109,16 @@ def floor(
             f"{data.name} has no test links, and floors rank these. {data.advise_hold_out('test')}"
         )
     path, host = data_dir / data.name / FILE, environment.host_key()
-    rows = {
-        row["floor"]: row
+    fits = {
+        (row["floor"], row["settings"]): row
         for row in _read(path, data.fingerprint, say)
-        if row["floor"] in names
-        and row["settings"] == settings_text(row["floor"], penalty, data)
-        and row["environment_key"] == host
-        and not again
+        if row["environment_key"] == host and not again
     }
+
+    def known(name: str, given: float | None) -> Row | None:
+        return fits.get((name, settings_text(name, given, data)))
+
+    rows = {name: row for name in names if (row := known(name, penalty))}
     left_out = {name: reason for name in names if name not in rows and (reason := lack(data, name))}
     names = [name for name in names if name not in left_out]
     case: Case | None = None
@@ -126,10 +129,18 @@ def floor(
             case = Case.of(data, available_memory(), needs_content=needs_content)
         seconds = min(budget_seconds, end - time.perf_counter())
         try:
-            if reason := case.refusal(name, penalty, seconds):
-                left_out[name] = reason
+            given, lacks = penalty, case.refusal(name, penalty, seconds)
+            if lacks and penalty is None and FLOORS[name].penalties:
+                given, of_choice = FLOORS[name].usual_penalty, lacks
+                lacks = None if known(name, given) else case.refusal(name, given, seconds)
+                if lacks is None:
+                    say(f"{name} has its usual penalty, {given:g}. To choose one, {of_choice}")
+            if lacks:
+                left_out[name] = lacks
+            elif row := known(name, given):
+                rows[name] = row
             else:
-                rows[name] = measure(case, name, penalty, show) | {"environment_key": host}
+                rows[name] = measure(case, name, given, show) | {"environment_key": host}
                 _keep(path, rows[name], say)
         except UsageError as error:
             left_out[name] = str(error)

@@ -101,6 +101,11 @@ class Floor:
     penalties: Sequence[float] = ()
     settings: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def usual_penalty(self) -> float:
+        """That of a choice's first fit, which stands where there is no time for others."""
+        return self.penalties[len(self.penalties) // 2]
+
 
 def popularity(task: Task, penalty: float = 0.0) -> Fitted:
     """Score a candidate by its number of training links."""
