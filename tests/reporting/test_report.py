@@ -1,17 +1,16 @@
-"""Tables of runs that are written as literals, without training or a clock."""
+"""Rows of the speedup and recall tables, and frames of runs, written as literals."""
 
-import dataclasses
 import json
 
 import numpy as np
 import pytest
 from support.cli import check, invoke
-from support.records import change, record, rows_of, write_folder, write_run
+from support.records import TIMES, change, record, rows_of, write_run
 
+import ncfbench
 from ncfbench.errors import UsageError
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting import frames
-from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.rows import compare
 from ncfbench.reporting.table import Col
 from ncfbench.reporting.views import answers
@@ -19,29 +18,114 @@ from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs.folder import read_all, write_evaluations
 from ncfbench.runs.labels import run_command, unusual_label
 from ncfbench.runs.quality import Evaluation
+from ncfbench.storage import schemas
+
+IID = record("iid", [9, 5, 3], 200)
+ROWS = {
+    "the paper's three columns": (
+        [IID, record("ns", [9, 4, 2], 20), record("strat", [9, 8, 7], 10)],
+        {
+            "iid": {"status": "baseline", "reference_loss": 3, "total_speedup": 1},
+            "ns": {
+                **{"status": "reached", "iterations_to_reference": 150, "seconds_to_reference": 3},
+                **{"per_iteration_speedup": 10, "step_per_iteration_speedup": 10},
+                **{"iterations_speedup": 200 / 150, "total_speedup": 10 * 200 / 150},
+                "interleaved": False,
+            },
+            "strat": {
+                **{"status": "not reached", "iterations_to_reference": None},
+                **{"per_iteration_speedup": 20, "total_speedup": None},
+            },
+        },
+    ),
+    "pairwise losses have their baseline": (
+        [record("neg", [1, 0.5], 100, loss="log"), record("ns", [1, 0.5], 10, loss="log")],
+        {"neg": {"status": "baseline"}, "ns": {"total_speedup": 10}},
+    ),
+    "seeds are paired": (
+        [
+            *(record("iid", [9, end], ms, seed=n) for n, end, ms in ((0, 3, 100), (1, 4, 400))),
+            record("iid", [9, 1], 1, seed=5),
+            *(record("ns", [9, end], 50, seed=n) for n, end in ((0, 3), (1, 4))),
+        ],
+        {"ns": {"seeds": 2, "per_iteration_speedup": 16**0.5, "reference_loss": 3.5}},
+    ),
+    "a seed without a baseline": (
+        [IID, record("ns", [9, 3], 50, seed=4)],
+        {"ns": {"status": "no baseline of this seed"}},
+    ),
+    "machines are not divided": (
+        [IID, record("ns", [9, 3], 50, key="two")],
+        {
+            "ns": {
+                **{"status": "different environment", "same_environment": False},
+                "per_iteration_speedup": None,
+            }
+        },
+    ),
+    "s and k are rows of one comparison": (
+        [
+            *(record("iid", [9, 3], 100), record("iid", [9, 2], 200, negatives=20)),
+            *(record("strat-ns", [9, 3], 10), record("strat-ns", [9, 3], 5, stratum_size=8)),
+            record("neg", [9, 3], 50, negatives=20),  # beside the baseline of the same k
+        ],
+        {
+            "strat-ns s=8": {"per_iteration_speedup": 20},
+            "neg k=20": {"per_iteration_speedup": 4},
+            "strat-ns": {"per_iteration_speedup": 10},
+        },
+    ),
+    "the newest finished run counts": (
+        [
+            IID,
+            record("ns", [9, 3], 10, time="2026-02-01"),
+            record("ns", [9, 3], 50, time="2026-01-01"),
+            record("strat", [9, 3], 10, status="interrupted"),
+        ],
+        {"iid": {}, "ns": {"per_iteration_speedup": 20}},
+    ),
+    "no times": (
+        [
+            record("iid", [9, 3], 1, summary={"full_iteration_seconds": None}),
+            record("ns", [9, 3], 1),
+        ],
+        {
+            "iid": {"status": "no times"},
+            "ns": {"status": "no baseline", "reason": "iid has no times."},
+        },
+    ),
+}
 
 
-def test_the_papers_three_columns_by_hand():
-    runs = [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20)]
-    rows = rows_of([*runs, record("strat", [9, 8, 7], 10)])
-    for sampler, expected in (
-        ("iid", {"status": "baseline", "reference_loss": 3, "total_speedup": 1}),
-        ("ns", {"status": "reached", "iterations_to_reference": 150, "seconds_to_reference": 3}),
-        ("ns", {"per_iteration_speedup": 10, "step_per_iteration_speedup": 10}),
-        ("ns", {"iterations_speedup": 200 / 150, "total_speedup": 10 * 200 / 150}),
-        ("ns", {"interleaved": False}),
-        ("strat", {"status": "not reached", "iterations_to_reference": None}),
-        ("strat", {"per_iteration_speedup": 20, "total_speedup": None}),
-    ):
-        assert {name: rows[sampler].get(name) for name in expected} == pytest.approx(expected)
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_by_hand(name):
+    records, expected = ROWS[name]
+    rows = rows_of(records)
+    for arm, values in expected.items():
+        assert {column: rows[arm].get(column) for column in values} == pytest.approx(values)
+    if name == "the newest finished run counts":
+        assert rows.keys() == expected.keys()
 
 
-def test_pairwise_losses_have_their_baseline():
-    both = ("neg", 100), ("ns", 10)
-    rows = rows_of([record(sampler, [1, 0.5], ms, loss="log") for sampler, ms in both])
-    assert set(rows) == {"neg", "ns"}
-    assert rows["neg"]["status"] == "baseline"
-    assert rows["ns"]["total_speedup"] == pytest.approx(10)
+def test_the_frames_have_targets_and_ratios_of_a_seed(tmp_path):
+    """iid ends at 3 after 200 iterations of 40 ms, ns is there after 150 of 10 ms."""
+    write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
+    write_run(tmp_path, "neg", [9, 8, 7], 20)
+    found = ncfbench.report(tmp_path)
+    assert found.arms.column_names == schemas.ARMS.names
+    rows = {row["sampler"]: row for row in found.arms.to_pylist()}
+    expected = {"target": 3, "iterations_to_target": 150, "reached": True}
+    expected |= {"seconds_to_target": 1.5, "baseline_run": rows["iid"]["run"]}
+    expected |= {"times_shorter": 4, "times_fewer": 200 / 150, "times_sooner": 4 * 200 / 150}
+    assert {name: rows["ns"][name] for name in expected} == pytest.approx(expected)
+    never = [rows["neg"][name] for name in ("reached", "iterations_to_target", "times_sooner")]
+    assert never == [False, None, None]
+    probes = found.probes.to_pylist()
+    assert len(probes) == 9
+    last = [row for row in probes if row["run"] == rows["ns"]["run"]][-1]
+    assert (last["iteration"], last["probe_loss"], last["test_recall_at_50"]) == (200, 2, 0.3)
+    assert last["seconds"] == pytest.approx(2.0)
 
 
 def test_a_column_of_the_answer_is_a_value_and_its_heading(tmp_path, monkeypatch):
@@ -53,67 +137,17 @@ def test_a_column_of_the_answer_is_a_value_and_its_heading(tmp_path, monkeypatch
     }
     for name, function in added.items():
         monkeypatch.setattr(answers, name, function)
-    write_folder(tmp_path)
-    for kind in ("table", "markdown", "latex", "csv"):
-        check(invoke("report", tmp_path, "--format", kind), 0, "letters", "7,0")
-    check(invoke("report", tmp_path, "--format", "html"), 0)
-    assert "7,0" in (tmp_path / "report.html").read_text("utf-8")
+    write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
+    for kind, number in (("table", "7,010"), ("csv", "7010")):
+        check(invoke("report", tmp_path, "--format", kind), 0, "letters", number)
     found = json.loads(invoke("report", tmp_path, "--json").stdout)["answers"][0]["arms"]
-    assert [arm["letters"] for arm in found] == [7000 + len(arm["name"]) for arm in found]
-
-
-def test_seeds_are_paired():
-    runs = [
-        record("iid", [9, 3], 100, seed=0),
-        record("iid", [9, 4], 400, seed=1),
-        record("iid", [9, 1], 1, seed=5),
-        record("ns", [9, 3], 50, seed=0),
-        record("ns", [9, 4], 50, seed=1),
-    ]
-    ns = rows_of(runs)["ns"]
-    assert ns["seeds"] == 2
-    assert ns["per_iteration_speedup"] == pytest.approx((2 * 8) ** 0.5)
-    assert ns["reference_loss"] == pytest.approx(3.5)
-
-
-def test_a_seed_without_baseline_names_it():
-    row = rows_of([record("iid", [9, 3], 100, seed=0), record("ns", [9, 3], 50, seed=4)])["ns"]
-    assert row["status"] == "no baseline of this seed"
-
-
-def test_different_machines_are_not_divided():
-    runs = [record("iid", [9, 3], 100), record("ns", [9, 3], 50, key="two")]
-    refused = rows_of(runs)["ns"]
-    assert refused["status"] == "different environment"
-    assert refused.get("per_iteration_speedup") is None
-    assert refused["same_environment"] is False
+    assert [(arm["name"], arm["letters"]) for arm in found] == [("cnn sg iid", 7010)]
 
 
 def test_other_settings_are_other_comparisons():
-    runs = [
-        record("iid", [9, 3], 1),
-        record("ns", [9, 3], 1, fingerprint="e" * 64),
-        record("ns", [9, 3], 1, epochs=2),
-    ]
-    assert len(frames.group(runs)) == 3
-
-
-def test_s_and_k_are_rows_of_one_comparison():
-    """neg with k = 20 has the baseline of the same k."""
-    runs = [
-        record("iid", [9, 3], 100),
-        record("iid", [9, 2], 200, negatives=20),
-        record("strat-ns", [9, 3], 10),
-        record("strat-ns", [9, 3], 5, stratum_size=8),
-        record("neg", [9, 3], 50, negatives=20),
-    ]
-    rows = rows_of(runs)
-    for name, ratio in (("strat-ns s=8", 20), ("neg k=20", 4), ("strat-ns", 10)):
-        assert rows[name]["per_iteration_speedup"] == pytest.approx(ratio)
-
-
-def test_another_computation_is_another_comparison():
     """Each has its own baseline, its name above its table, and its name in its rows."""
+    runs = [IID, record("ns", [9, 3], 1, fingerprint="e" * 64), record("ns", [9, 3], 1, epochs=2)]
+    assert len(frames.group(runs)) == 3
     both = [
         record(sampler, [9, 3], ms, **more)
         for more, slower in (({}, 1), ({"convolution": "plain"}, 10))
@@ -129,46 +163,33 @@ def test_another_computation_is_another_comparison():
 
 
 def test_labels_and_commands_leave_out_what_a_run_does_not_read():
-    found = record("ns", [9, 3], 10, encoder="mf", word_dropout=0.2, dimension=100)
-    assert unusual_label(found) == "dimension=100"
-    assert "word_dropout" not in run_command(found.config, {})
+    run = record("ns", [9, 3], 10, encoder="mf", word_dropout=0.2, dimension=100)
+    assert unusual_label(run) == "dimension=100"
+    assert "word_dropout" not in run_command(run.config, {})
 
 
-def test_the_newest_finished_run_counts():
-    runs = [
-        record("iid", [9, 3], 100),
-        record("ns", [9, 3], 10, time="2026-02-01"),
-        record("ns", [9, 3], 50, time="2026-01-01"),
-        dataclasses.replace(record("strat", [9, 3], 10, status="interrupted")),
-    ]
-    rows = rows_of(runs)
-    assert rows["ns"]["per_iteration_speedup"] == pytest.approx(10)
-    assert set(rows) == {"iid", "ns"}
+def recalls_of(records):
+    (found,) = compare(frames.group(records))
+    return {row["sampler"]: row for row in found.recalls}
 
 
 def test_recall_rows():
-    two = [record("iid", [9], 1, recall, seed=seed) for seed, recall in enumerate((0.3, 0.5))]
-    (found,) = compare(frames.group(two))
-    rows = {row["sampler"]: row for row in found.recalls}
-    assert rows["iid"]["test_recall_at_50"] == pytest.approx(0.4)
-    assert rows["iid"]["seeds"] == 2
-    reason = "held-out items have none"
-    (mf,) = compare(frames.group([record("iid", [9], 1, None, encoder="mf", reason=reason)]))
-    row = mf.recalls[0]
-    assert [row[name] for name in ("status", "test_recall_at_50", "reason")] == [
-        *("no recall", None, reason)
+    """Of new items 0.1 and 0.3 with an error of 0.03 each: sqrt((2 * 0.0009 + 0.02) / 2)."""
+    parts = [
+        {f"{RECALL}_new_items": recall, f"{RECALL}_new_items_error": 0.03} for recall in (0.1, 0.3)
     ]
-
-
-def test_a_run_without_times_is_no_crash():
-    bad = record("iid", [9, 3], 1)
-    bad = dataclasses.replace(bad, summary={**bad.summary, "full_iteration_seconds": None})
-    rows = rows_of([bad, record("ns", [9, 3], 1)])
-    assert rows["iid"]["status"] == "no times"
-    assert (rows["ns"]["status"], rows["ns"]["reason"]) == ("no baseline", "iid has no times.")
-
-
-TIMES = "full_iteration_seconds", "step_iteration_seconds", "item_slots"
+    two = [
+        record("iid", [9], 1, recall, seed=seed, summary=parts[seed])
+        for seed, recall in enumerate((0.3, 0.5))
+    ]
+    row = recalls_of(two)["iid"]
+    assert (row[RECALL], row["seeds"]) == (pytest.approx(0.4), 2)
+    assert row[f"{RECALL}_new_items"] == pytest.approx(0.2)
+    assert row[f"{RECALL}_new_items_error"] == pytest.approx(np.sqrt(0.0109))
+    assert row[f"{RECALL}_known_items"] is None
+    reason = "held-out items have none"
+    row = recalls_of([record("iid", [9], 1, None, encoder="mf", reason=reason)])["iid"]
+    assert [row[name] for name in ("status", RECALL, "reason")] == ["no recall", None, reason]
 
 
 @pytest.mark.parametrize("is_timed", [True, False])
@@ -183,8 +204,7 @@ def test_a_status_is_of_the_arm_and_not_of_its_baseline(tmp_path, seeds, reason,
             change(base, "summary", lambda rows: rows[0].update(dict.fromkeys(TIMES)))
         write_run(tmp_path, "ns", [9, 5, 3], 10, seed=seed)
     write_run(tmp_path, "strat", [9, 5], 10, status="diverged")
-    done = invoke("report", tmp_path, "--json")
-    rows = {row["sampler"]: row for row in json.loads(done.stdout)["speedup"]}
+    rows = {row["sampler"]: row for row in ncfbench.report(tmp_path).speedup}
     statuses = {name: rows[name]["status"] for name in ("iid", "ns", "strat")}
     assert statuses == {"iid": "diverged", "ns": "no baseline", "strat": "diverged"}
     assert rows["ns"]["reason"].startswith(reason)
@@ -204,8 +224,7 @@ def test_a_chosen_baseline_has_the_papers_settings(order):
         for day, s in enumerate(order, 1)
     ]
     runs.append(record("ns", [9, 5, 3], 10))
-    grouped = frames.group(runs, "strat-ns")
-    (found,) = compare(grouped)
+    (found,) = compare(frames.group(runs, "strat-ns"))
     rows = {f"{row['sampler']} {row['variant']}".strip(): row for row in found.speedups}
     assert rows["ns"]["per_iteration_speedup"] == pytest.approx(2)
     assert rows["strat-ns s=16"]["per_iteration_speedup"] == pytest.approx(0.5)
@@ -214,20 +233,6 @@ def test_a_chosen_baseline_has_the_papers_settings(order):
         frames.group([*others, runs[-1]], "strat-ns")
     (alone,) = compare(frames.group([others[0], runs[-1]], "strat-ns"))
     assert {row["status"] for row in alone.speedups if row["runs"]} == {"baseline", "reached"}
-
-
-def test_recall_of_new_items_is_the_mean_over_seeds():
-    """Recalls of 0.1 and 0.3 with an error of 0.03 each: sqrt((2 * 0.0009 + 0.02) / 2)."""
-    runs = []
-    for seed, recall in enumerate((0.1, 0.3)):
-        run = record("iid", [9, 5, 3], 10, seed=seed)
-        own = {f"{RECALL}_new_items": recall, f"{RECALL}_new_items_error": 0.03}
-        runs.append(dataclasses.replace(run, summary={**run.summary, **own}))
-    (found,) = compare(frames.group(runs))
-    row = next(row for row in found.recalls if row["runs"])
-    assert row[f"{RECALL}_new_items"] == pytest.approx(0.2)
-    assert row[f"{RECALL}_new_items_error"] == pytest.approx(np.sqrt(0.0109))
-    assert row[f"{RECALL}_known_items"] is None
 
 
 # --- ties: arms that cannot be told from the best of their column
@@ -259,10 +264,10 @@ def test_one_seed_is_compared_over_users_and_items(tmp_path, is_kept):
     users = np.arange(400)
     hits = users < 160
     arms = {"ns": hits, "strat-ns": hits ^ (users % 16 == 0), "iid": hits & (users < 40)}
-    for sampler, found in arms.items():
-        folder = write_run(tmp_path, sampler, [9, 5], 10, [0, float(np.mean(found))])
+    for sampler, is_hit in arms.items():
+        folder = write_run(tmp_path, sampler, [9, 5], 10, [0, float(np.mean(is_hit))])
         if is_kept:
-            values = found.astype(np.float32)
+            values = is_hit.astype(np.float32)
             kept = Evaluation({}, values, values / len(values))
             write_evaluations(folder, {(100, "test"): kept})
     (compared,) = compare(frames.group(read_all(tmp_path)[0]))
@@ -281,26 +286,71 @@ def test_speedups_with_one_seed_are_tied_when_near():
     assert best == {"ns", "strat-ns"}
 
 
-def test_details_are_folded_until_they_are_wanted(tmp_path):
-    for s in (1, 2, 4):
-        write_run(tmp_path, "strat-ns", [9, 4, 2], 20 * s * s, [0, 0.2, 0.3], stratum_size=s)
-    write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3])
-    brief, full = (invoke("report", tmp_path, *more).stdout for more in ([], ["--full", "--paper"]))
-    titles = ["All arms", "Quality on"]
-    assert brief.startswith("What ranks best soonest")
-    assert not any(title in brief for title in titles)
-    assert all(title in full for title in titles)
-    assert "beside the paper's" in full
-    assert "with details (--full)" in brief
-    named = invoke("report", tmp_path, "--table", "arms").stdout
-    assert named.startswith("All arms")
+# --- who comes down to the baseline's smallest loss soonest
 
 
-def test_the_errors_of_new_and_known_items_are_named():
-    values = {
-        f"recall_at_50_{part}{end}": value
-        for part, value in (("new_items", 0.1), ("known_items", 0.2))
-        for end, value in (("", value), ("_error", value / 10))
-    }
-    text = "new items 0.100 ± 0.010, known items 0.200 ± 0.020"
-    assert Quality(values).kinds == f"{text}, with errors over users alone"
+@pytest.mark.parametrize(
+    ("losses", "sentence"),
+    [
+        (None, ""),
+        ([9, 3, 5, 5, 5, 5, 5, 5, 5], "iid has not trained: its smallest loss comes at"),
+        ([3, 4, 5], "iid has not trained: its loss was never below the 3 before training."),
+    ],
+)
+def test_without_a_baseline_there_is_no_ratio(tmp_path, losses, sentence):
+    if losses is not None:
+        write_run(tmp_path, "iid", losses, 10)
+    write_run(tmp_path, "ns", [9, 5, 3], 10)
+    printed = " ".join(invoke("report", tmp_path).stdout.split())
+    assert ("Speedup over iid" in printed) == (losses is not None), "a table without ratios"
+    assert sentence in printed
+    assert "times sooner" not in printed
+    for words in (["--full", "--paper"], ["--json"], ["--verify"]):
+        check(invoke("report", tmp_path, *words), 0)
+
+
+def lead_of(*runs):
+    comparisons = compare(frames.group(record(*run[:3], **run[3]) for run in runs))
+    (table,) = speedup_tables(comparisons)
+    return table.lead
+
+
+def test_the_speedup_table_says_who_is_soonest():
+    """Iterations of 40, 10, 16.5 and 5 ms: 200 of iid to 3, 100 of ns, 100 of neg, never strat."""
+    assert lead_of(
+        *(
+            (*run, {"seed": seed})
+            for seed in range(2)
+            for run in (
+                ("iid", [9, 5, 3], 40),
+                ("ns", [9, 3, 2], 10),
+                ("neg", [9, 3, 2], 16 + seed),
+                ("strat", [9, 5, 4], 5),
+            )
+        )
+    ) == (
+        "citeulike, CNN: ns comes down to the smallest loss of iid 8 times sooner (95 %: 8 to 8, 2"
+        " seeds)."
+    )
+    slower = [("iid", [9, 5, 3], 10, {}), ("ns", [9, 5, 3], 40, {})]
+    assert lead_of(*slower) == "citeulike, CNN: none is sooner than iid."
+    near = [("strat-ns", [9, 5, 3], 6, {}), ("neg", [9, 5, 3], 5, {})]
+    near.append(("iid", [9, 5, 2], 50, {"negatives": 20}))  # tied with no arm of k = 10
+    assert lead_of(*slower, *near).endswith(" 2 times sooner (1 seed); tied with it: strat-ns.")
+
+
+def test_another_baseline(tmp_path):
+    """Where iid is too dear: ns comes to its smallest loss, 3, at iteration 300 after 9 s, strat-ns
+    at iteration 200 after 2 s. What is kept beside the runs has the usual baseline.
+    """
+    write_run(tmp_path, "ns", [9, 6, 4, 3], 30)
+    write_run(tmp_path, "strat-ns", [9, 6, 3, 2], 10)
+    check(invoke("report", tmp_path), 0)
+    kept = (tmp_path / "speedup.parquet").read_bytes()
+    found = json.loads(invoke("report", tmp_path, "--baseline", "ns", "--json").stdout)
+    rows = {row["sampler"]: row for row in found["speedup"] if row["runs"]}
+    assert {row["baseline"] for row in rows.values()} == {"ns"}
+    assert rows["ns"]["status"] == "baseline"
+    parts = ("per_iteration_speedup", "iterations_speedup", "total_speedup")
+    assert [rows["strat-ns"][part] for part in parts] == pytest.approx([3.0, 1.5, 4.5])
+    assert (tmp_path / "speedup.parquet").read_bytes() == kept

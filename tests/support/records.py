@@ -1,5 +1,6 @@
 """Runs written from literals, records of races, and results kept in the repository."""
 
+import itertools
 import json
 from functools import cache
 from pathlib import Path
@@ -8,7 +9,7 @@ from unittest.mock import patch
 from ncfbench.advice.answer import make_answer
 from ncfbench.advice.arms import RunArm
 from ncfbench.advice.question import Question
-from ncfbench.auditing.conformance import PROPERTIES
+from ncfbench.blending import blend
 from ncfbench.config import complete, digest
 from ncfbench.racing.engine import Status
 from ncfbench.reporting import frames
@@ -43,8 +44,8 @@ MANIFEST = {
 """The data of the runs."""
 BLOCKS = (0.9, 1.0, 1.1, 1.3, 0.95)
 """Seconds of the raw blocks, by the median of which an iteration is called."""
-
-
+TIMES = ("full_iteration_seconds", "step_iteration_seconds", "item_slots")
+"""Columns of a summary that raw samples give."""
 ERRORS = tuple(f"test_recall_at_50_{end}" for end in ("error", "item_error", "chance"))
 
 
@@ -64,8 +65,10 @@ def write_run(runs_dir, sampler, losses, ms, recalls=(), **more):
 
     ``recalls`` stand beside the losses; the first is not written, for no run is evaluated before it
     was trained. So do ``validation``, recalls of validation links, and ``errors`` of the recalls,
-    over users and over items.
+    over users and over items. ``edit`` changes the rows of the curve, and ``spread`` stretches the
+    differences between the times of blocks.
     """
+    edit, spread = more.pop("edit", None), more.pop("spread", 1.0)
     validation, errors = more.pop("validation", ()), more.pop("errors", None)
     environment = ENVIRONMENT | {
         key: more.pop(key) for key in ("key", "time", "interleaved") if key in more
@@ -86,13 +89,15 @@ def write_run(runs_dir, sampler, losses, ms, recalls=(), **more):
         if errors is not None and recall is not None:
             row |= dict(zip(ERRORS, (*errors, 0.001), strict=True))
         curve.append(row)
+    if edit is not None:
+        edit(curve)
     timing = []
     nothing = dict.fromkeys(("sampling_seconds", "transfer_seconds", "waiting_seconds"), 0.0)
     nothing |= {"resumed": False, "environment_key": environment["key"]}
     for kind, share in (("full", 1.0), ("step", 0.5)):
         for place, factor in enumerate(BLOCKS):
             row = {"kind": kind, "first_iteration": 10 * place, "iterations": 10}
-            row |= {"seconds": 10 * factor * share * ms / 1e3}
+            row |= {"seconds": 10 * (1 + spread * (factor - 1)) * share * ms / 1e3}
             slots = {"item_slots": 100.0 + place if kind == "full" else None}
             timing.append(row | nothing | slots)
     reported = reported_columns(curve, config.patience)
@@ -143,28 +148,9 @@ def floor_row(floor, recall, seconds, **more):
     return row | more
 
 
-def write_profile(runs_dir):
-    """The table of a profile, as far as the figure of epoch times reads it."""
-    common = {
-        "dataset": "citeulike",
-        "encoder": "cnn",
-        "loss": "sg",
-        "batch_size": 512,
-        "data_fingerprint": "f" * 64,
-        "environment_key": "one",
-        "links": 160_000,
-    }
-    lengths = {"iid": 0.2, "neg": 0.19, "strat": 0.02, "ns": 0.03, "strat-ns": 0.012}
-    rows = [
-        common | {"sampler": sampler, "measured_full_iteration_seconds": seconds}
-        for sampler, seconds in lengths.items()
-    ]
-    tables.write_rows(runs_dir / "costmodel.parquet", rows, schemas.COSTMODEL)
-
-
 def write_folder(runs_dir):
-    """iid and three other samplers with three seeds each, one of which does not always reach the
-    reference loss.
+    """Write the runs of two data sets. Of CiteULike iid and three other samplers have three seeds
+    each, one of which does not always reach the reference loss.
     """
     for seed in range(3):
         for sampler, losses, ms, recalls in (
@@ -174,29 +160,61 @@ def write_folder(runs_dir):
             ("strat", [9, 8, 2.95 + 0.1 * seed**2], 12 + seed, [0.1, 0.2, 0.3]),
         ):
             write_run(runs_dir, sampler, losses, ms, recalls, seed=seed)
+    _write_own_data(runs_dir)
+    own = MANIFEST | {"fingerprint": "e" * 64, "source": "custom"}
+    tables.write_json(runs_dir / "datasets.json", {"f" * 64: MANIFEST, "e" * 64: own})
     return runs_dir
 
 
-def write_tables(runs_dir):
-    """Write a row of each kind for every table of a profile and an audit."""
-    arm = {"sampler": "strat-ns", "strata": "item", "loss": "sg", "encoder": "cnn", "noise": "0.75"}
-    profile = dict.fromkeys(("dataset", "settings", "data_fingerprint", "environment_key"), "same")
-    parts = ("users", "items", "vectors", "matrix", "fixed")
-    products = {"sizes": [64, 128], "step_seconds": [1.0, 2.0]}
-    rows = {
-        "unitcost": [
-            filled(schemas.UNITCOST, **arm, **profile, part=part, **products) for part in parts
-        ],
-        "costmodel": [filled(schemas.COSTMODEL, **arm, **profile, baseline="iid")],
-        "conformance": [
-            filled(schemas.CONFORMANCE, **arm, property=name, result="fail") for name in PROPERTIES
-        ],
-        "audit": [filled(schemas.AUDIT, **arm, verdict="biased")],
-    }
-    for name, own in rows.items():
-        schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
-        kept = [{key: row[key] for key in schema.names if key in row} for row in own]
-        tables.write_rows(runs_dir / f"{name}.parquet", kept, schema)
+def _write_own_data(runs_dir):
+    """Two seeds with recalls of validation links, of new and of known items, item features, floors,
+    blends and several losses; an arm diverged, one was disturbed, and one is of another machine.
+    """
+    data = {"dataset": "own-data", "encoder": "bow", "fingerprint": "e" * 64, "epochs": 2}
+    data |= {"interleaved": ["a"], "feature_seconds": 3.5, "errors": (0.003, 0.004)}
+    data["edit"] = _add_measures
+    for seed, (sampler, ms, recall, more) in itertools.product(
+        range(2),
+        (
+            ("iid", 80, 0.30, {}),
+            ("strat-ns", 10, 0.42, {}),
+            ("strat-ns", 11, 0.40, {"learning_rate": 0.03}),
+            ("strat", 50, 0.25, {"spread": 3.0}),
+            ("ns", 30, 0.41, {"loss": "softmax"}),
+            ("ns", 30, 0.20, {"loss": "log", "status": "diverged"}),
+            ("neg", 30, 0.20, {"key": "two", "time": "2025-01-01"}),
+        ),
+    ):
+        recalls, losses = [0.1, 0.2, recall + 0.01 * seed], [9, 5, 4 - 3 * recall]
+        run = write_run(runs_dir, sampler, losses, ms, recalls, seed=seed, **data | more)
+        if (sampler, more) == ("strat-ns", {}):
+            write_blend(run, recall + 0.02, 0.005)
+    row = {"dataset": "own-data", "data_fingerprint": "e" * 64, "test_ndcg_at_50": 0.3}
+    row |= {f"{split}_recall_at_50_chance": 0.001 for split in ("test", "validation")}
+    floors = [judged_floor("ridge", 0.40, 19.0, **row), judged_floor("profile", 0.3, 3.5, **row)]
+    floors[0] |= {"test_user_recalls": [0.39, 0.41], "test_item_shares": [0.001] * 400}
+    tables.write_rows(runs_dir / "floors.parquet", floors, schemas.FLOOR)
+
+
+def _add_measures(curve):
+    """NDCG, MRR, recalls of new and of known items, and of validation links those of test links."""
+    for row in curve[1:]:
+        recall = row["test_recall_at_50"]
+        row |= {"test_ndcg_at_50": recall / 2, "test_mrr": recall / 3}
+        for part, factor in (("new_items", 0.5), ("known_items", 1.5)):
+            row[f"test_recall_at_50_{part}"] = factor * recall
+            row[f"test_recall_at_50_{part}_error"] = 0.002
+        row |= validated(row)
+
+
+def write_blend(run, recall, apart):
+    """Keep a blend with ridge, two users of which are so far from the mean recall."""
+    row = dict.fromkeys(schemas.BLEND.names) | {"floor": "ridge", "metric": "recall_at_50"}
+    for split in ("test", "validation"):
+        row[f"{split}_recall_at_50"] = recall
+        row[f"{split}_user_recalls"] = [recall - apart, recall + apart]
+        row[f"{split}_item_shares"] = [recall / 400] * 400
+    blend.write(run, row | {"weight": 0.7, "iteration": 200})
 
 
 def filled(schema, **own):
@@ -219,11 +237,8 @@ def answers_of(folder):
 
 
 def record(sampler, losses, ms, recall=0.4, **more):
-    extra = {
-        key: more.pop(key)
-        for key in ("key", "status", "fingerprint", "time", "reason")
-        if key in more
-    }
+    names = ("key", "status", "fingerprint", "time", "reason", "interleaved", "summary")
+    extra = {name: more.pop(name) for name in names if name in more}
     config = complete({"sampler": sampler, "dataset": "citeulike"} | more)
     curve = [{"iteration": 100 * place, "probe_loss": loss} for place, loss in enumerate(losses)]
     summary = dict.fromkeys(schemas.SUMMARY.names) | {
@@ -236,7 +251,9 @@ def record(sampler, losses, ms, recall=0.4, **more):
         "iterations": 300,
         "smallest_probe_loss": min(losses),
         **{f"test_recall_at_{m}": recall for m in schemas.CUTOFFS},
+        **extra.get("summary", {}),
     }
+    environment = {"key": "one", "time": "2026-01-01", "interleaved": []}
     return RunRecord(
         folder=Path(f"runs/{sampler}-{config.seed}-{digest(config)}"),
         config=config,
@@ -245,7 +262,7 @@ def record(sampler, losses, ms, recall=0.4, **more):
         curve=curve,
         summary=summary,
         data_fingerprint=extra.get("fingerprint", "f" * 64),
-        environment={"key": extra.get("key", "one"), "time": extra.get("time", "2026-01-01")},
+        environment={name: extra.get(name, value) for name, value in environment.items()},
     )
 
 

@@ -1,0 +1,174 @@
+"""Folders of runs: what an export copies, what damaged files leave out, and races below them."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from support.cli import check, invoke
+from support.records import MANIFEST, filled, write_run
+
+from ncfbench.data.sources import prepare_command
+from ncfbench.reporting.results import FILE, collect
+from ncfbench.runs.folder import read_all
+from ncfbench.storage import schemas, tables
+
+
+def test_an_export_stands_by_itself(rich, tmp_path):
+    target = tmp_path / "kept"
+    (next(rich.glob("*/config.json")).parent / "checkpoints").mkdir(exist_ok=True)
+    words = ("report", "--data-dir", tmp_path / "data", "--json", "--runs-dir")
+    done = invoke(*words, rich, "--export", target)
+    check(done, 0, f"Exported to {target}: 26 runs")
+    names = {"runs", "curves", "timings", "blends", "speedup", "recall", "floors"}
+    assert {path.name for path in target.rglob("*")} == {
+        *(f"{name}.parquet" for name in names),
+        "datasets.json",
+    }
+    check(invoke("report", target, "--verify"), 0, "0 do not match")
+    before = (target / "speedup.parquet").stat().st_mtime_ns
+    again = invoke(*words, target)
+    assert (target / "speedup.parquet").stat().st_mtime_ns == before, "looking changes nothing"
+    assert again.stdout.replace(str(target), str(rich)) == done.stdout
+
+
+def numbers(record):
+    """The content of a record, without the name of its run in each row, nor its folder."""
+    rows = [
+        [{**row, "run": record.name} for row in getattr(record, kind)]
+        for kind in ("curve", "timing", "ledger")
+    ]
+    held = {**vars(record), "folder": None, "exported": None, "summary": {**record.summary}}
+    return held | dict(zip(("curve", "timing", "ledger"), rows, strict=True))
+
+
+def test_exported_records_are_those_of_the_runs(rich, tmp_path):
+    """All values, also from a copy of the copy; a run that is trained there replaces its copy."""
+    copy, runs = tmp_path / "copy", read_all(rich)[0]
+    assert {run.feature_seconds for run in runs} == {0.0, 3.5}
+    for source, target in ((rich, copy), (copy, tmp_path / "second")):
+        check(invoke("report", source, "--export", target), 0)
+        copies, problems = read_all(target)
+        assert problems == []
+        assert [*map(numbers, copies)] == [*map(numbers, runs)]
+    changed = write_run(copy, "ns", [9, 1], 30, seed=1)
+    (own,) = (run for run in read_all(copy)[0] if run.name == changed.name)
+    assert (own.folder, len(own.curve)) == (changed, 2)
+    assert len(read_all(copy)[0]) == len(runs)
+
+
+@pytest.mark.parametrize("kind", ["run", "curve", "timing"])
+def test_damaged_exports_are_named(tmp_path, kind):
+    write_run(tmp_path / "runs", "ns", [9, 2], 30)
+    tables.write_rows(tmp_path / "runs/audit.parquet", [filled(schemas.AUDIT)], schemas.AUDIT)
+    copy = tmp_path / "copy"
+    check(invoke("report", tmp_path / "runs", "--export", copy), 0)
+    assert (copy / "audit.parquet").exists()
+    path = copy / f"{kind}s.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    check(invoke("report", copy), 3, f"Cannot read {path}")
+    if kind == "curve":
+        path.unlink()
+        _, (problem,) = read_all(copy)
+        assert "has no row, though the run is finished" in problem
+
+
+def test_a_read_only_folder_is_printed_and_exported(tmp_path, monkeypatch):
+    folder, kept, page = (tmp_path / name for name in ("r", "kept", "page.html"))
+    write_run(folder, "iid", [9, 5, 3], 200)
+    folder.chmod(0o555)
+    if os.geteuid() == 0:  # who may write everywhere
+        refused = folder, os.W_OK
+        monkeypatch.setattr(os, "access", lambda path, mode: (Path(path), mode) != refused)
+    try:
+        done = invoke("report", folder, "--export", kept)
+        check(invoke("report", folder, "--format", "html", "--output", page), 0)
+    finally:
+        folder.chmod(0o755)
+    check(done, 0, "Speedup over iid", "is read-only")
+    assert not list(folder.glob("*.parquet"))
+    assert (kept / "speedup.parquet").exists()
+    assert page.exists()
+
+
+def test_an_unwritable_report_is_still_printed(tmp_path):
+    write_run(tmp_path, "iid", [9, 5, 3], 200)
+    (tmp_path / "recall.parquet").mkdir()
+    check(invoke("report", tmp_path), 3, "Speedup over iid", "Cannot write")
+
+
+def test_a_damaged_run_is_named_and_left_out(tmp_path):
+    """Each of its files is cut, missing, or something else."""
+    runs = [write_run(tmp_path, sampler, [9, 5, 3], 200) for sampler in ("iid", "ns")]
+    for file in sorted(path for path in runs[1].iterdir() if path.name != "ledger.parquet"):
+        content = file.read_bytes()
+        for damaged in (content[:-20], b"{}", None):
+            file.unlink() if damaged is None else file.write_bytes(damaged)
+            whole, (problem,) = read_all(tmp_path)
+            assert [run.folder for run in whole] == [runs[0]]
+            assert problem.startswith(f"Skipped {runs[1].name}")
+            assert file.name in problem
+        if file.name == "config.json":
+            check(invoke("report", tmp_path), 0, f"Skipped {runs[1].name}", "Speedup over iid")
+        file.write_bytes(content)
+
+
+def test_races_below_the_runs_are_named(tmp_path, monkeypatch):
+    """Beside the answer about the runs; races of programs deploy nothing."""
+    write_run(tmp_path, "iid", [9, 5, 3], 200)
+    parts = {
+        "floor": {"recall_at_50": 0.556, "recall_at_50_error": 0.008},
+        "both": {"recall_at_50": 0.595, "recall_at_50_error": None},
+    }
+    deployed = {"deploy": {"what": "both", "lines": ["DEPLOY both:"], "parts": parts}}
+    answers = {"mine": json.dumps(deployed), "programs": '{"deploy": {}}', "torn": "{"}
+    for name, text in answers.items():
+        (tmp_path / "advice" / name).mkdir(parents=True)
+        (tmp_path / "advice" / name / "answer.json").write_text(text)
+    printed = invoke("report", tmp_path)
+    check(printed, 0, "mine is a race of its own: DEPLOY both", "Skipped torn:")
+    (line,) = (line for line in printed.stdout.splitlines() if line.startswith("mine "))
+    assert re.split(r"  +", line) == ["mine", "both", "0.556 ± 0.008", "-", "0.595"]
+    race = tmp_path / "advice" / "mine"
+    check(invoke("report", race), 0, "No finished run in", "mine is a race of its own: DEPLOY both")
+    monkeypatch.chdir(race)
+    check(invoke("report", "."), 0, "mine is a race of its own")
+
+
+DESCRIBED = json.dumps({"f" * 64: MANIFEST})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_known"),
+    [
+        (DESCRIBED, True),
+        (DESCRIBED.replace('"fingerprint": "f', '"fingerprint": "e'), False),
+        *((damaged, False) for damaged in ("", '{"a": 1}', "null")),
+    ],
+)
+def test_damaged_descriptions_of_data_are_left_out(tmp_path, text, is_known):
+    write_run(tmp_path, "iid", [9, 5, 3], 200)
+    (tmp_path / FILE).write_text(text)
+    results = collect(tmp_path, tmp_path / "no-data")
+    assert [*results.manifests] == ["f" * 64] * is_known
+    skipped = [problem.startswith("Skipped datasets.json") for problem in results.problems]
+    assert skipped == [True] * (not is_known)
+
+
+@pytest.mark.parametrize(
+    ("files", "ends"),
+    [
+        ({}, ""),
+        ({"a": {"verified": True}, "b": {"verified": True}}, ""),
+        ({"a": {"verified": True}, "b": {"verified": False}}, " --from FOLDER --allow-unverified"),
+        ({"a": {"sha256": "0"}}, " --from FOLDER"),
+        ({"links": {"name": "my links.csv", "sha256": "0"}}, " --links 'my links.csv'"),
+    ],
+)
+def test_commands_to_prepare_data_again(files, ends):
+    begin = "ncfbench prepare citeulike"
+    assert prepare_command("citeulike", MANIFEST) == f"{begin} --text title,tags --max-length 40"
+    options = {"text": [], "max_length": 40, "retired": 3}
+    command = prepare_command("citeulike", MANIFEST | {"options": options, "files": files})
+    assert command == f"{begin} --max-length 40{ends}"
