@@ -3,25 +3,21 @@ ones.
 """
 
 import csv
-import hashlib
 import io
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cli import check, invoke
-from support.tables import texts_of
+from support.tables import texts_of, write_files
 from support.tiny_bert import PIECES
 
 from ncfbench import data
 from ncfbench.data import store
 from ncfbench.data.files import read_lines
-from ncfbench.data.hold_out import split_items
-from ncfbench.data.options import SourceOptions
-from ncfbench.data.sources import citeulike, prepare_command
+from ncfbench.data.sources import prepare_command
 from ncfbench.data.sources.citeulike import Options, OptionsT, read_articles, read_lists
-from ncfbench.errors import DataError, UsageError, VerificationError
+from ncfbench.errors import DataError
 
 HEADER = ["doc.id", "title", "citeulike.id", "raw.title", "raw.abstract"]
 RAW = b"""##0
@@ -35,6 +31,13 @@ old ##2 dog
 ##3
 &lt;i&gt;Old&lt;/i&gt; dog
 """
+ARTICLES = [
+    ("Red fish", 'Blue, "green"\nfish'),
+    ("Old {D}og", ""),
+    ("Fish", "dog"),
+    ("Empty", ""),
+    ("New cat", "cat cat"),
+]
 
 
 def articles(rows):
@@ -43,36 +46,26 @@ def articles(rows):
     writer.writerow(HEADER)
     for number, (title, abstract) in enumerate(rows, start=1):
         writer.writerow([number, title.lower(), 100 + number, title, abstract])
-    return out.getvalue()
+    return out.getvalue().encode()
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Three users, five articles."""
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "users.dat").write_text("3 0 2 4\n1 2\n2 1 3\n")
-    rows = [
-        ("Red fish", 'Blue, "green"\nfish'),
-        ("Old {D}og", ""),
-        ("Fish", "dog"),
-        ("Empty", ""),
-        ("New cat", "cat cat"),
-    ]
-    (source / "raw-data.csv").write_text(articles(rows))
-    (source / "item-tag.dat").write_text("2 0 1\n0\n1 2\n1 0\n2 2 1\n")
-    (source / "tags.dat").write_text("big-fish\npet\nred_dog\n")
-    return source
+    files = {
+        "users.dat": b"3 0 2 4\n1 2\n2 1 3\n",
+        "raw-data.csv": articles(ARTICLES),
+        "item-tag.dat": b"2 0 1\n0\n1 2\n1 0\n2 2 1\n",
+        "tags.dat": b"big-fish\npet\nred_dog\n",
+    }
+    return write_files(tmp_path / "source", files)
 
 
 @pytest.fixture
 def folder_t(tmp_path):
     """Three users, four articles: one without text, one in Latin 1."""
-    source = tmp_path / "source-t"
-    source.mkdir()
-    (source / "users.dat").write_text("2 0 2\n1 1\n2 0 3\n")
-    (source / "rawtext.dat").write_bytes(RAW)
-    return source
+    files = {"users.dat": b"2 0 2\n1 1\n2 0 3\n", "rawtext.dat": RAW}
+    return write_files(tmp_path / "source-t", files)
 
 
 def prepare(folder, tmp_path, **options):
@@ -106,7 +99,6 @@ def test_a_small_library_by_hand(folder, tmp_path):
         dataset, said = prepare(folder, tmp_path, text=("title", "abstract", "tags"))
         check_content(dataset, links, texts)
         assert dataset.manifest["files"]["users.dat"]["verified"] is False
-        assert any("users.dat is not the published file" in text for text in said)
         assert any("2 links twice" in text for text in said) == repeated
 
 
@@ -119,33 +111,29 @@ def test_options_decide_the_text(folder, tmp_path):
 
 
 def test_texts_in_full_by_hand(folder_t, tmp_path):
-    dataset, said = prepare(folder_t, tmp_path)
+    """Also where the last ones are in nobody's library."""
     texts = ["red fish chips for 60 000 cafés", "", "a caf dog old 2 dog", "old dog"]
-    check_content(dataset, [(0, 0), (0, 2), (1, 1), (2, 0), (2, 3)], texts)
-    assert set(dataset.manifest["files"]) == {"users.dat", "rawtext.dat"}
-    (warning,) = (text for text in said if "UTF-8" in text)
-    assert "rawtext.dat has 1 lines with bytes that are not" in warning
-    assert "(the first: line 7)" in warning
-    assert (
-        prepare_command("citeulike-t", dataset.manifest)
-        == "ncfbench prepare citeulike-t --from FOLDER --allow-unverified"
-        "  # from Python, with test_fraction=0.25, validation_fraction=0.0"
-    )
-
-
-def test_texts_beyond_every_library_are_counted(folder_t, tmp_path):
-    (folder_t / "users.dat").write_text("2 0 1\n1 1\n")
-    dataset, said = prepare(folder_t, tmp_path)
-    assert dataset.n_items == 4
-    assert "Warning: of 4 texts the last 2 are of articles in nobody's library." in said
+    all_links = [(0, 0), (0, 2), (1, 1), (2, 0), (2, 3)]
+    for users, links in (
+        (b"2 0 2\n1 1\n2 0 3\n", all_links),
+        (b"2 0 1\n1 1\n", [(0, 0), (0, 1), (1, 1)]),
+    ):
+        (folder_t / "users.dat").write_bytes(users)
+        dataset, said = prepare(folder_t, tmp_path)
+        check_content(dataset, links, texts)
+        assert any("has 1 lines" in text and "the first: line 7" in text for text in said)
+        assert any("the last 2 are of" in text for text in said) == (links != all_links)
+    command = prepare_command("citeulike-t", dataset.manifest)
+    assert "--from FOLDER --allow-unverified" in command
+    assert "test_fraction=0.25, validation_fraction=0.0" in command
 
 
 def test_word_pieces(folder, tmp_path):
     """Articles and tags as pieces, which the vocabulary of the tokenizer numbers."""
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+    vocabulary = ("\n".join(PIECES) + "\n").encode()
+    model = write_files(tmp_path / "model", {"vocab.txt": vocabulary})
     words = ["prepare", "citeulike", "--from", folder, "--text", "title,tags"]
-    words += ["--tokenizer", tmp_path / "model", "--data-dir", tmp_path / "data"]
+    words += ["--tokenizer", model, "--data-dir", tmp_path / "data"]
     check(invoke(*words), 4, "is not the published file")
     shown = "Data set citeulike", "published", "16,980", "Fingerprint"
     check(invoke(*words, "--allow-unverified"), 0, *shown)
@@ -156,36 +144,12 @@ def test_word_pieces(folder, tmp_path):
     assert dataset.manifest["tokenizer"]["name"] == "model"
 
 
-def test_only_a_changed_file_is_prepared_again(folder, tmp_path, monkeypatch):
-    first, _ = prepare(folder, tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(citeulike, "read", lambda *_: pytest.fail("parsed again"))
-        again, said = prepare(folder, tmp_path)
-    assert again.manifest == first.manifest == prepare(folder, tmp_path / "b")[0].manifest
-    assert any("Already prepared" in text for text in said)
-    (folder / "users.dat").write_text("1 0\n1 1\n1 3\n")
-    changed, _ = prepare(folder, tmp_path)
-    assert changed.fingerprint != first.fingerprint
-    folders = [path.name for path in (tmp_path / "data/citeulike").iterdir() if path.is_dir()]
-    assert folders == [changed.fingerprint[:12]]
-
-
-def test_unpublished_files_are_refused_with_both_ids(folder, tmp_path):
-    with pytest.raises(VerificationError) as caught:
-        prepare(folder, tmp_path, allow_unverified=False)
-    found = hashlib.sha1(b"blob 18\0" + (folder / "users.dat").read_bytes()).hexdigest()
-    published = citeulike.CITEULIKE_A.blob_ids["users.dat"]
-    for word in ("users.dat", published, found, "--allow-unverified"):
-        assert word in str(caught.value)
-    assert not (tmp_path / "data").exists()
-
-
 def test_missing_files_and_folders(folder, folder_t, tmp_path):
     (folder / "users.dat").unlink()
     (folder_t / "rawtext.dat").unlink()
-    for place, name in ((folder, "users"), (folder_t, "rawtext"), (tmp_path / "none", "users")):
+    for source, name in ((folder, "users"), (folder_t, "rawtext"), (tmp_path / "none", "users")):
         with pytest.raises(DataError, match=rf"{name}\.dat is missing\. --from takes the folder"):
-            prepare(place, tmp_path)
+            prepare(source, tmp_path)
 
 
 def test_invalid_bytes_are_replaced_only_on_request(tmp_path):
@@ -206,27 +170,12 @@ def test_lists_come_back(tmp_path, lists):
     assert list(read_lists(path, 31, "item")) == lists
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")),
-            st.text('ab\n",;'),
-        ),
-        min_size=1,
-    )
-)
+TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"))
+
+
+@given(st.lists(st.tuples(TEXTS, st.text('ab\n",;')), min_size=1))
 def test_articles_come_back_whatever_they_hold(tmp_path, rows):
     path = tmp_path / "raw-data.csv"
-    path.write_bytes(articles(rows).encode())
+    path.write_bytes(articles(rows))
     columns = [read_articles(path, f"raw.{part}") for part in ("title", "abstract")]
     assert list(zip(*columns, strict=True)) == rows
-
-
-def test_splits_are_shares_of_the_items():
-    split = split_items(1000, SourceOptions())
-    assert np.bincount(split).tolist() == [720, 80, 200]
-    assert (split == split_items(1000, SourceOptions())).all()
-    no_validation = split_items(1000, SourceOptions(validation_fraction=0))
-    assert np.bincount(no_validation, minlength=3).tolist() == [800, 0, 200]
-    with pytest.raises(UsageError, match="hold every item out"):
-        split_items(1, SourceOptions(test_fraction=0.9))

@@ -16,16 +16,18 @@ from support.tables import (
     ITEMS,
     LINKS,
     ids_of,
+    mind_files,
     named,
     named_links,
     prepare,
     prepare_mind,
-    write_mind,
+    write_files,
 )
+from support.training import quiet
 
 from ncfbench.data.content import SPLITS, cautions
-from ncfbench.data.hold_out import Links, advise_hold_out, draw_users, hold_out
-from ncfbench.data.options import HOLD_OUTS, SourceOptions
+from ncfbench.data.hold_out import Links, advise_hold_out, draw_users, hold_out, split_items
+from ncfbench.data.options import NEED_TIMES, SourceOptions
 from ncfbench.data.sources import prepare_command
 from ncfbench.data.store import prepare_dataset
 from ncfbench.errors import DataError, NcfbenchError, UsageError
@@ -147,19 +149,31 @@ def test_new_items_have_no_training_link(rows, kind):
         assert found.split[item] == expected
 
 
-def test_links_that_are_given_twice_count_the_first_time():
-    rows = [(0, 0, 1), (0, 1, 2), (0, 2, 3), (0, 0, 9)]
-    found = by_split(held_out_of(rows, hold_out="last", validation_fraction=0.0))
-    assert found["test"] == {(0, 2)}
+ONE = Links(np.zeros(1, np.int32), np.zeros(1, np.int32))
+AT_ONCE = Links(np.array([0, 0]), np.array([0, 1]), np.array([3.0, 3.0]), np.arange(2))
 
 
-def test_links_of_new_users_are_left_out():
-    rows = [(0, 0, 1), (0, 1, 2), (1, 0, 3), (1, 2, 4), (0, 2, 5), (2, 3, 5)]
-    options = {"hold_out": "time", "test_fraction": 0.5, "validation_fraction": 0.0}
-    found = held_out_of(rows, **options)
-    assert by_split(found)["test"] == {(1, 2), (0, 2)}
-    assert found.removed == {"validation_links_of_new_users": 0, "test_links_of_new_users": 1}
-    assert found.split.tolist() == [0, 0, 2, 0, 0, 0, 0], "the link of item 3 is left out"
+@pytest.mark.parametrize(
+    ("links", "options", "message"),
+    [
+        *((ONE, {"hold_out": kind}, f"--hold-out {kind} needs the times") for kind in NEED_TIMES),
+        (AT_ONCE, {"hold_out": "time"}, "links that --test-fraction would divide have one time"),
+        (ONE, {"test_fraction": 0.5}, "nothing to train on"),
+        (ONE, {"test_fraction": 0.9}, "hold every item out"),
+    ],
+)
+def test_what_leaves_nothing_is_refused(links, options, message):
+    split = np.array([2, 0], np.uint8) if "nothing" in message else None
+    with pytest.raises(NcfbenchError, match=message):
+        hold_out(SourceOptions(**options), links, (1, 2), split=split)
+
+
+def test_shares_of_the_items():
+    split = split_items(1000, SourceOptions())
+    assert np.bincount(split).tolist() == [720, 80, 200]
+    assert (split == split_items(1000, SourceOptions())).all()
+    without_validation = split_items(1000, SourceOptions(validation_fraction=0))
+    assert np.bincount(without_validation).tolist() == [800, 0, 200]
 
 
 MORE_ITEMS = [*ITEMS, {"movieId": 77, "title": "Newest", "genres": ""}]
@@ -170,15 +184,10 @@ def custom(folder, times, **options):
     return prepare(folder, rows, MORE_ITEMS, time_column="timestamp", **options)
 
 
-TIMES = {
-    "seconds": [1e9 + n for n in (50, 10, 20, 30, 45, 99)],
-    "dates": [f"2019-11-24 05:{n}Z" for n in (50, 10, 20, 30, 45, 59)],
-}
-
-
-@pytest.mark.parametrize("form", TIMES)
+@pytest.mark.parametrize("form", ["{}", "2019-11-24 05:{}Z"])
 def test_times_of_any_form(tmp_path, form):
-    dataset, said = custom(tmp_path, TIMES[form], hold_out="time", test_fraction=0.5)
+    times = [form.format(moment) for moment in (50, 10, 20, 30, 45, 59)]
+    dataset, said = custom(tmp_path, times, hold_out="time", test_fraction=0.5)
     assert named(dataset, *dataset.links("test")) == [("10", "77"), ("7", "30"), ("9", "30")]
     assert named(dataset, *dataset.links("train")) == [("10", "5"), ("7", "5"), ("9", "100")]
     assert "split" not in dataset.manifest["options"]
@@ -190,44 +199,21 @@ def test_times_of_any_form(tmp_path, form):
     assert "3 of 3 test links (100.0 %) are to new items" in cautions(dataset.manifest)[-1]
 
 
-@pytest.mark.parametrize(
-    ("times", "message"),
-    [
-        ([3] * 6, "all links that --test-fraction would divide have one time"),
-        ([1, 2, 3, 4, 5, ""], "line 7: timestamp '' is not a time"),
-    ],
-)
-def test_times_that_part_nothing_are_refused(tmp_path, times, message):
-    with pytest.raises(NcfbenchError, match=message):
-        custom(tmp_path, times, hold_out="time")
-    assert not list(tmp_path.glob("data/*/*.json"))
-
-
-@pytest.mark.parametrize("kind", ["newest-items", "last", "time"])
-def test_hold_outs_by_time_need_times(tmp_path, kind):
-    rows = [{name: row[name] for name in ("userId", "movieId")} for row in LINKS]
-    message = f"--hold-out {kind} needs a column of times, .* Its columns: userId, movieId"
-    with pytest.raises(UsageError, match=message):
-        prepare(tmp_path, rows, hold_out=kind)
-    with pytest.raises(UsageError, match=f"--hold-out {kind} needs the times of links"):
-        hold_out(SourceOptions(hold_out=kind), Links(*np.zeros((2, 1), np.int32)), (1, 1))
-
-
 def test_few_and_tied_links_are_told(tmp_path):
-    dataset, _ = custom(tmp_path, [5, 1, 5, 1, 2, 2], hold_out="last", validation_fraction=0.1)
-    said = " ".join(cautions(dataset.manifest))
-    assert "3 of 3 users have too few links to hold one out" in said
-    assert "There are no test links" in said
-    dataset, _ = custom(tmp_path, [5, 1, 5, 1, 2, 2], hold_out="last")
+    times = [5, 1, 5, 1, 2, 2]
+    dataset, _ = custom(tmp_path, times, hold_out="last", validation_fraction=0.1)
+    few, none = cautions(dataset.manifest)[-2:]
+    assert "no test links" in few
+    assert "3 of 3 users" in none
+    dataset, _ = custom(tmp_path, times, hold_out="last")
     assert named(dataset, *dataset.links("test")) == [("10", "77"), ("7", "5"), ("9", "30")]
-    assert "The newest links of 1 users have equal times" in cautions(dataset.manifest)[-1]
+    assert "newest links of 1 users have equal times" in cautions(dataset.manifest)[-1]
 
 
 @pytest.mark.parametrize(
     ("times", "tied"),
     [
         (pa.array([1.6e9 + 9 * n for n in range(6)], pa.float32()), {"last": 3, "newest-items": 4}),
-        (["1.57803E+12"] * 6, {"last": 3, "newest-items": 4}),
         ([f"{1.57803e12 + 1e6 * n:.5E}" for n in range(6)], {"last": 2, "newest-items": 3}),
         ([1.6e9 + 9 * n for n in range(6)], {}),
     ],
@@ -244,22 +230,17 @@ def test_times_that_rounding_made_equal_are_told(tmp_path, times, tied, kind):
     assert [links.format(tied.get(kind)) in text for text in said] == [True] * bool(tied)
 
 
-@pytest.mark.parametrize("kind", HOLD_OUTS)
-def test_mind_has_times(tmp_path, kind):
+def test_mind_has_times(tmp_path):
     lines = [
         line.replace("11/12/2019 2:14:46 PM", f"11/{day}/2019 {day}:14:46 AM")
         for line, day in zip(BEHAVIORS, (12, 9, 11, 1, 2), strict=True)
     ]
-    source = write_mind(tmp_path / "m", behaviors=lines)
-    manifest, _ = prepare_mind(source, tmp_path / "d", hold_out=kind, test_fraction=0.4)
-    assert manifest["options"].get("hold_out", "items") == kind
-    if kind == "last":
-        assert manifest["statistics"]["test_links"] == 1
-    if kind == "time":
-        assert manifest["removed"]["test_links_of_new_users"] == 1, "U20's first click is too late"
+    source = write_files(tmp_path / "m", mind_files(behaviors=lines))
+    manifest, _ = prepare_mind(source, tmp_path / "d", hold_out="time", test_fraction=0.4)
+    assert manifest["options"]["hold_out"] == "time"
+    assert manifest["removed"]["test_links_of_new_users"] == 1, "U20's first click is too late"
 
 
-SHARES = ["test_fraction", "validation_fraction"]
 FROZEN = {
     "items": "c13850534aabb2e1050efa0e39d7cbe23d8da12787378279f5202eb220bb4ac8",
     "newest-items": "37fa0883866fe626bbcc587a0375d921e19f2f8ff43d9c9aa5d81ca308a06d01",
@@ -284,14 +265,8 @@ def test_data_prepared_before_keep_their_fingerprint(tmp_path, kind):
 
 def test_synthetic_data_keep_their_fingerprint(tmp_path):
     sizes = {"users": 50, "items": 80, "links": 500}
-    dataset = prepare_dataset("synthetic", data_dir=tmp_path, **sizes, say=lambda text: None)
+    dataset = prepare_dataset("synthetic", data_dir=tmp_path, **sizes, say=quiet)
     assert dataset.fingerprint.startswith("0abfb864e5fa6a6cbe2053af8e78c2ac")
-
-
-def test_nothing_to_train_on_is_refused():
-    one = Links(np.zeros(1, np.int32), np.zeros(1, np.int32))
-    with pytest.raises(DataError, match="nothing to train on"):
-        hold_out(SourceOptions(), one, (1, 2), split=np.array([2, 0], np.uint8))
 
 
 def given_by(advice):
@@ -340,50 +315,44 @@ def test_advice_on_hold_outs_helps(kind, degrees, n_items, test, validation, spl
         assert number in numbers(**followed)
 
 
-def test_advice_names_what_is_short(tmp_path):
-    """With two links a user none has one for validation and one for the test beside training."""
-    two, three = (np.full(60, n) for n in (2, 3))
-    usual = {"test_fraction": 0.2, "validation_fraction": 0.1}
-    for kind, n_links, split, flags in (
-        ("links", three, "validation", "--validation-fraction 0.3"),
-        ("links", two, "validation", "--hold-out items"),
-        ("links", two, "test", "--hold-out items"),
-        ("last", two, "test", "--hold-out items"),
-        ("time", two, "validation", "--hold-out items"),
-        ("items", two, "validation", "--validation-fraction 0.2"),
-    ):
-        n_items = 5 if kind == "items" else 60
-        advice = advise_hold_out(usual | {"hold_out": kind}, n_links, n_items, split)
-        assert advice == f"Prepare it again with {flags}."
-    column = {**usual, "split": "column", "split_column": "split"}
-    assert "--hold-out items" in advise_hold_out(column, two, 60, "validation")
-    for fixed, flags in ((["test_fraction"], "--validation-fraction 0.1"), (SHARES, "")):
-        advice = advise_hold_out({"test_fraction": 0.2}, three, 60, "validation", fixed=fixed)
-        other = "Prepare more links, or give other shares from Python."
-        assert advice == (f"Prepare it again with {flags}." if flags else other)
-    none = usual | {"validation_fraction": 0.0}
-    for kind in ("items", "newest-items", "links", "last", "time"):
-        advice = advise_hold_out(none | {"hold_out": kind}, three, 60, "validation")
-        share = 0.3 if kind == "links" else 0.1
-        assert advice == f"Prepare it again with --validation-fraction {share}."
+OTHER_WAYS = "Prepare more links, or give other shares from Python."
 
 
-@pytest.mark.parametrize("kind", ["links", "last", "items"])
-def test_advice_of_commands_is_followed(tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "links_of_user", "validation", "fixed", "advice"),
+    [
+        ("links", 3, 0.1, [], "--validation-fraction 0.3"),
+        ("links", 2, 0.1, [], "--hold-out items --validation-fraction 0.2"),
+        ("time", 2, 0.1, [], "--hold-out items --validation-fraction 0.2"),
+        ("", 2, 0.1, [], "--hold-out items --validation-fraction 0.2"),
+        ("items", 2, 0.1, [], "--validation-fraction 0.2"),
+        ("newest-items", 3, 0.0, [], "--validation-fraction 0.2"),
+        ("time", 3, 0.0, [], "--validation-fraction 0.1"),
+        ("items", 3, 0.0, ["test_fraction"], "--validation-fraction 0.2"),
+        ("items", 3, 0.0, ["test_fraction", "validation_fraction"], OTHER_WAYS),
+    ],
+)
+def test_advice_names_what_is_short(kind, links_of_user, validation, fixed, advice):
+    """Of five items; with two links a user none has one for validation and one for the test beside
+    training. Without a kind a column says what is held out.
+    """
+    stored = {"test_fraction": 0.2, "validation_fraction": validation}
+    stored |= {"hold_out": kind} if kind else {"split": "column", "split_column": "split"}
+    given = advise_hold_out(stored, np.full(60, links_of_user), 5, "validation", fixed=fixed)
+    assert given == (advice if advice == OTHER_WAYS else f"Prepare it again with {advice}.")
+
+
+def test_advice_of_commands_is_followed(tmp_path):
     """By those that rank the test, and those that choose by validation."""
-    rows = [{"user": n % 20, "item": n, "time": 1600000000 + n} for n in range(40)]
+    rows = [{"user": n % 20, "item": n} for n in range(40)]
     items = [{"id": n, "title": "w"} for n in range(40)]
-    if kind == "items":
-        rows, items = [row | {"item": row["item"] % 4} for row in rows], items[:4]
-    usual = {"validation_fraction": 0.1, "test_fraction": 0.1}
-    dataset, _ = prepare(tmp_path, rows, items, hold_out=kind, **usual)
-    words = r"advise chooses .* has none\. Prepare it again"
-    with pytest.raises(DataError, match=words) as refused:
-        require_validation_links(dataset, "advise")
+    options = {"hold_out": "links", "validation_fraction": 0.1, "test_fraction": 0.1}
+    dataset, _ = prepare(tmp_path, rows, items, **options)
     with pytest.raises(UsageError, match=r"floors rank these\. Prepare it again with --"):
         floor(dataset, data_dir=tmp_path / "data")
-    options = {"hold_out": kind} | usual | given_by(str(refused.value))
-    dataset, _ = prepare(tmp_path, rows, items, **options)
+    with pytest.raises(DataError, match=r"has none\. Prepare it again") as refused:
+        require_validation_links(dataset, "advise")
+    dataset, _ = prepare(tmp_path, rows, items, **options | given_by(str(refused.value)))
     require_validation_links(dataset, "advise")
     assert all(len(dataset.links(split)[0]) for split in ("validation", "test"))
 

@@ -5,7 +5,16 @@ import random
 import pytest
 from support.cli import check, invoke
 from support.records import write_run
-from support.tables import BEHAVIORS, NEWS, ids_of, named_links, prepare_mind, words_of, write_mind
+from support.tables import (
+    BEHAVIORS,
+    NEWS,
+    ids_of,
+    mind_files,
+    named_links,
+    prepare_mind,
+    words_of,
+    write_files,
+)
 
 from ncfbench.data import prepare, store
 from ncfbench.data.sources import mind, prepare_command
@@ -16,7 +25,7 @@ from ncfbench.storage import tables
 
 @pytest.fixture
 def source(tmp_path):
-    return write_mind(tmp_path / "source")
+    return write_files(tmp_path / "source", mind_files())
 
 
 def test_clicks_by_hand(source, tmp_path):
@@ -28,19 +37,18 @@ def test_clicks_by_hand(source, tmp_path):
     assert named_links(data) == [("U20", "N10"), ("U3", "N10"), ("U3", "N2")]
     assert texts == {"N2": "red fish", "N10": "the old dog an old dog at 10 30"}
     assert manifest["removed"] == {"duplicate_links": 1, "links_to_unknown_news": 1}
-    assert said[:2] == [
-        "Warning: dropped 1 clicks on news that news.tsv does not have.",
-        "Left out: 2 of 4 news, which nobody clicked.",
-    ]
-    assert "texts of 2 training items with 9 different words have at most 1 such" in said[2]
+    assert "dropped 1 clicks" in said[0]
+    assert "2 of 4 news" in said[1]
+    assert "at most 1 such" in said[2]
 
 
 def test_the_order_of_lines_changes_nothing(source, tmp_path):
     before, _ = prepare_mind(source, tmp_path / "d")
     for seed in range(5):
         shuffle = random.Random(seed).sample
-        lines = (shuffle(of, len(of)) for of in (NEWS, BEHAVIORS))
-        after, _ = prepare_mind(write_mind(tmp_path / str(seed), *lines), tmp_path / f"d{seed}")
+        lines = (shuffle(rows, len(rows)) for rows in (NEWS, BEHAVIORS))
+        shuffled = write_files(tmp_path / str(seed), mind_files(*lines))
+        after, _ = prepare_mind(shuffled, tmp_path / f"d{seed}")
         assert after["fingerprint"] == before["fingerprint"]
 
 

@@ -234,14 +234,19 @@ def test_parts_are_what_spark_reads(tmp_path):
         (".hoodie/hoodie.properties", "hudi", ""),
         ("_spark_metadata/0", "parquet", ""),
         ("inner/_delta_log/0.json", "delta", ""),
+        ("metadata/columns.json", None, ""),
     ],
 )
 def test_tables_with_a_log_are_refused_by_name(tmp_path, log, kind, given):
+    """A folder of descriptions is no log."""
     folder = tmp_path / "links"
     (folder / log).parent.mkdir(parents=True)
     (folder / log).write_text("{}")
     (folder / given).mkdir(parents=True, exist_ok=True)
     as_parquet(folder / given / "part-0.parquet", LINKS)
+    if kind is None:
+        assert len(read_table(folder)["userId"].values) == len(LINKS)
+        return
     with pytest.raises(DataError, match=rf"is the log of a table \({kind}\).* as plain Parquet"):
         prepare(tmp_path, folder / given)
 
@@ -256,13 +261,6 @@ def test_links_to_files_are_read_and_links_to_folders_refused(tmp_path):
     (tmp_path / "links" / "year=2020").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DataError, match="year=2020 is a symbolic link to a folder"):
         read_table(tmp_path / "links")
-
-
-def test_a_folder_of_descriptions_is_no_log(tmp_path):
-    (folder := tmp_path / "links" / "metadata").mkdir(parents=True)
-    (folder / "columns.json").write_text("{}")
-    as_parquet(folder.parent / "part-0.parquet", LINKS)
-    assert len(read_table(folder.parent)["userId"].values) == len(LINKS)
 
 
 @settings(max_examples=30)
@@ -320,22 +318,3 @@ def test_a_folder_and_its_file_agree(tmp_path, folder, values, row):
     message = rf"part-0.parquet: label is .* in row {row} of the file, and .* by its folder"
     with pytest.raises(DataError, match=message):
         table["label"]
-
-
-def test_labels_and_users_may_be_folders(tmp_path):
-    """What a column of a file is told and used for, a folder is too."""
-    rows = [(f"{u:03}", i, (u + i) % 2) for u in range(6) for i in range(8)]
-    links = [{"user_id": u, "item_id": i, "label": label} for u, i, label in rows]
-    items = [{"item_id": i, "title": f"t{i}"} for i in range(8)]
-    for keys in (["label"], ["user_id"], ["user_id", "label"], []):
-        table = pa.Table.from_pylist(links)
-        kinds = pa.schema([table.schema.field(key) for key in keys])
-        folder = tmp_path / "-".join(["parts", *keys])
-        ds.write_dataset(
-            table, folder, format="parquet", partitioning=ds.partitioning(kinds, flavor="hive")
-        )
-        dataset, said = prepare(tmp_path, folder, items)
-        assert named_links(dataset) == [(u, str(i)) for u, i, _ in rows]
-        assert any("label of parts" in line and "24 rows where it is less" in line for line in said)
-        dataset, _ = prepare(tmp_path, folder, items, rating_column="label", rating_threshold=1)
-        assert named_links(dataset) == [(u, str(i)) for u, i, label in rows if label]

@@ -6,6 +6,7 @@ import bz2
 import csv
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -61,7 +62,7 @@ FORMATS = {
     "parquet": as_parquet,
     "tsv": lambda path, rows: as_csv(path, rows, "\t"),
     "semicolons.csv": lambda path, rows: as_csv(path, rows, ";"),
-    "csv.gz": lambda path, rows: squeezed(path, rows, gzip.compress),
+    "csv.gz": lambda path, rows: squeezed(path, rows, partial(gzip.compress, mtime=0)),
     "jsonl.bz2": lambda path, rows: squeezed(path, rows, bz2.compress),
     "csv.zst": lambda path, rows: squeezed(
         path, rows, lambda text: pa.compress(text, "zstd", asbytes=True)
@@ -133,11 +134,22 @@ BEHAVIORS = [
 ]
 
 
-def write_mind(folder, news_lines=NEWS, behaviors=BEHAVIORS):
+def write_files(folder, files):
+    """Make a folder with these files: bytes by name, or rows in the format of the suffix."""
     folder.mkdir(parents=True)
-    (folder / "news.tsv").write_text("".join(news_lines), encoding="utf-8")
-    (folder / "behaviors.tsv").write_text("".join(behaviors), encoding="utf-8")
+    for name, content in files.items():
+        if isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+        else:
+            FORMATS[name.partition(".")[2]](folder / name, content)
     return folder
+
+
+def mind_files(news_lines=NEWS, behaviors=BEHAVIORS):
+    return {
+        "news.tsv": "".join(news_lines).encode(),
+        "behaviors.tsv": "".join(behaviors).encode(),
+    }
 
 
 def prepare_mind(folder, data_dir, **options):
