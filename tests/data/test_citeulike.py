@@ -14,10 +14,8 @@ from support.tiny_bert import PIECES
 
 from ncfbench import data
 from ncfbench.data import store
-from ncfbench.data.files import read_lines
 from ncfbench.data.sources import prepare_command
 from ncfbench.data.sources.citeulike import Options, OptionsT, read_articles, read_lists
-from ncfbench.errors import DataError
 
 HEADER = ["doc.id", "title", "citeulike.id", "raw.title", "raw.abstract"]
 RAW = b"""##0
@@ -61,19 +59,11 @@ def folder(tmp_path):
     return write_files(tmp_path / "source", files)
 
 
-@pytest.fixture
-def folder_t(tmp_path):
-    """Three users, four articles: one without text, one in Latin 1."""
-    files = {"users.dat": b"2 0 2\n1 1\n2 0 3\n", "rawtext.dat": RAW}
-    return write_files(tmp_path / "source-t", files)
-
-
-def prepare(folder, tmp_path, **options):
-    """Prepare the files of ``folder`` or ``folder_t``; return the data set and the messages."""
-    said, is_a = [], folder.name == "source"
+def prepare(folder, tmp_path, kind=Options, **options):
+    """Prepare the files of a folder; return the data set and the messages."""
+    said, name = [], "citeulike" if kind is Options else "citeulike-t"
     usual = {"test_fraction": 0.25, "validation_fraction": 0.0, "allow_unverified": True}
-    chosen = (Options if is_a else OptionsT)(from_=folder, **(usual | options))
-    name = "citeulike" if is_a else "citeulike-t"
+    chosen = kind(from_=folder, **(usual | options))
     data.prepare(name, chosen, tmp_path / "data", replace=True, say=said.append)
     return store.load(tmp_path / "data", name), said
 
@@ -110,19 +100,21 @@ def test_options_decide_the_text(folder, tmp_path):
     assert prepare(folder, tmp_path, text=("title",))[0].fingerprint != tags.fingerprint
 
 
-def test_texts_in_full_by_hand(folder_t, tmp_path):
-    """Also where the last ones are in nobody's library."""
-    texts = ["red fish chips for 60 000 cafés", "", "a caf dog old 2 dog", "old dog"]
-    all_links = [(0, 0), (0, 2), (1, 1), (2, 0), (2, 3)]
-    for users, links in (
-        (b"2 0 2\n1 1\n2 0 3\n", all_links),
+@pytest.mark.parametrize(
+    ("users", "links"),
+    [
+        (b"2 0 2\n1 1\n2 0 3\n", [(0, 0), (0, 2), (1, 1), (2, 0), (2, 3)]),
         (b"2 0 1\n1 1\n", [(0, 0), (0, 1), (1, 1)]),
-    ):
-        (folder_t / "users.dat").write_bytes(users)
-        dataset, said = prepare(folder_t, tmp_path)
-        check_content(dataset, links, texts)
-        assert any("has 1 lines" in text and "the first: line 7" in text for text in said)
-        assert any("the last 2 are of" in text for text in said) == (links != all_links)
+    ],
+)
+def test_texts_in_full_by_hand(tmp_path, users, links):
+    """Four articles, one without text and one in Latin 1; or two more than libraries have."""
+    folder = write_files(tmp_path / "source", {"users.dat": users, "rawtext.dat": RAW})
+    dataset, said = prepare(folder, tmp_path, OptionsT)
+    texts = ["red fish chips for 60 000 cafés", "", "a caf dog old 2 dog", "old dog"]
+    check_content(dataset, links, texts)
+    assert any("has 1 lines" in text and "the first: line 7" in text for text in said)
+    assert any("the last 2 are of" in text for text in said) == (len(links) == 3)
     command = prepare_command("citeulike-t", dataset.manifest)
     assert "--from FOLDER --allow-unverified" in command
     assert "test_fraction=0.25, validation_fraction=0.0" in command
@@ -142,22 +134,6 @@ def test_word_pieces(folder, tmp_path):
     assert first == ["[CLS]", "red", "fish", *["[UNK]"] * 2, "fish", "[UNK]", "[SEP]"]
     assert dataset.n_words == len(PIECES) - 1
     assert dataset.manifest["tokenizer"]["name"] == "model"
-
-
-def test_missing_files_and_folders(folder, folder_t, tmp_path):
-    (folder / "users.dat").unlink()
-    (folder_t / "rawtext.dat").unlink()
-    for source, name in ((folder, "users"), (folder_t, "rawtext"), (tmp_path / "none", "users")):
-        with pytest.raises(DataError, match=rf"{name}\.dat is missing\. --from takes the folder"):
-            prepare(source, tmp_path)
-
-
-def test_invalid_bytes_are_replaced_only_on_request(tmp_path):
-    path = tmp_path / "text"
-    path.write_bytes(b"\xef\xbb\xbfone\n\xe9t\xe9\nthree \xff\n")
-    with pytest.raises(DataError, match="line 2: byte 0xe9 is not valid UTF-8"):
-        list(read_lines(path))
-    assert list(read_lines(path, "replace")) == ["one\n", "\ufffdt\ufffd\n", "three \ufffd\n"]
 
 
 # --- parsers by property

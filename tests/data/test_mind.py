@@ -18,7 +18,6 @@ from support.tables import (
 
 from ncfbench.data import prepare, store
 from ncfbench.data.sources import mind, prepare_command
-from ncfbench.errors import DataError
 from ncfbench.reporting.results import FILE, collect
 from ncfbench.storage import tables
 
@@ -50,14 +49,6 @@ def test_the_order_of_lines_changes_nothing(source, tmp_path):
         shuffled = write_files(tmp_path / str(seed), mind_files(*lines))
         after, _ = prepare_mind(shuffled, tmp_path / f"d{seed}")
         assert after["fingerprint"] == before["fingerprint"]
-
-
-def test_a_missing_file_is_named(source, tmp_path):
-    (source / "behaviors.tsv").unlink()
-    with pytest.raises(DataError, match=r"source/behaviors\.tsv: No such file"):
-        prepare_mind(source, tmp_path / "d")
-    with pytest.raises(DataError, match=r"none/news\.tsv: No such file"):
-        prepare_mind(tmp_path / "none", tmp_path / "d")
 
 
 def test_the_command_says_what_it_stands_in_for(source, tmp_path):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from support.tables import write_files
 
-from ncfbench.data.files import git_blob_id, sha256
+from ncfbench.data.files import git_blob_id
 from ncfbench.data.sources import citeulike
 from ncfbench.data.sources.citeulike import CiteULike, Options
 from ncfbench.errors import DataError, VerificationError
@@ -126,7 +126,6 @@ def test_names_of_contents(source, tmp_path):
     (tmp_path / "a").write_bytes(b"hello\n")
     by_git = "ce013625030ba8dba906f756967f9e9ca394464a"  # git hash-object
     assert git_blob_id(tmp_path / "a") == by_git
-    assert sha256(tmp_path / "a") == hashlib.sha256(b"hello\n").hexdigest()
     assert source.url.split("/")[-3:] == ["something", "0" * 40, ""]
 
 
@@ -153,5 +152,7 @@ def test_files_come_from_a_download_or_a_folder(site, tmp_path, monkeypatch):
     message = "users.dat is not the published file: expected git blob {}, found {}.*--allow-unv"
     with pytest.raises(VerificationError, match=message.format(*ids)):
         folder_of(from_=local)
+    with pytest.raises(DataError, match=r"users\.dat is missing\. --from takes the folder"):
+        folder_of(from_=tmp_path)
     assert folder_of(from_=local, allow_unverified=True) == local
     assert "Accepted (--allow-unverified)" in said[0]

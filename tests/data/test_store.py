@@ -67,7 +67,7 @@ def test_statistics_by_hand():
 
 def test_distinct_links_up_to_the_largest_id():
     last = 2**31 - 2
-    ends = np.array([last, 0, last], np.int32), np.array([last, last, last], np.int32)
+    ends = np.array([[last, 0, last], [last, last, last]], np.int32)
     links, repeated = Links(*ends).distinct()
     assert (links.users.tolist(), links.items.tolist(), repeated) == ([0, last], [last, last], 1)
     assert links.users.dtype == links.items.dtype == np.int32
@@ -138,44 +138,39 @@ def test_synthetic_is_made_on_first_use(tmp_path, monkeypatch, tiny_options):
     assert again.fingerprint == first.fingerprint
 
 
+MANIFEST = "is damaged or of another version"
 FINGERPRINT = "does not match its fingerprint"
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("name", "damage", "message"),
     [
-        ("truncate links", "Cannot read .*links.npy"),
-        ("remove lengths", "Cannot read .*lengths.npy"),
-        ("bad manifest", "is damaged or of another version"),
-        ("old version", "is damaged or of another version"),
-        (lambda links: 1 - links[1, 3], FINGERPRINT),
-        (lambda links: 10**6, FINGERPRINT),
-        (lambda links: -1, FINGERPRINT),
+        ("links.npy", lambda content: content[:1000], "Cannot read .*links.npy"),
+        ("lengths.npy", None, "Cannot read .*lengths.npy"),
+        ("../manifest.json", lambda content: b"{", MANIFEST),
+        ("../manifest.json", lambda content: b'{"format_version": 0}', MANIFEST),
+        # The item of the last link: another, out of range, negative.
+        ("links.npy", lambda content: content[:-4] + b"\1\0\0\0", FINGERPRINT),
+        ("links.npy", lambda content: content[:-4] + b"\xff\xff\xff\x7f", FINGERPRINT),
+        ("links.npy", lambda content: content[:-4] + b"\xff\xff\xff\xff", FINGERPRINT),
     ],
 )
-def test_damaged_data_sets_are_refused_and_prepared_again(tmp_path, tiny_options, damage, message):
-    """Also where a link is exchanged, or its item is out of range."""
+def test_damaged_data_sets_are_refused_and_prepared_again(
+    tmp_path, tiny_options, name, damage, message
+):
     manifest = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
-    path = tmp_path / "x" / "manifest.json"
-    folder = tmp_path / "x" / manifest["fingerprint"][:12]
-    if damage == "truncate links":
-        (folder / "links.npy").write_bytes((folder / "links.npy").read_bytes()[:1000])
-    elif damage == "remove lengths":
-        (folder / "lengths.npy").unlink()
-    elif damage == "bad manifest":
-        path.write_text("{")
-    elif damage == "old version":
-        path.write_text(json.dumps(manifest | {"format_version": 0}))
-    else:
-        links = np.array(tables.read_array(folder / "links.npy", np.int32, 2))
-        links[1, 3] = damage(links)
-        tables.write_array(folder / "links.npy", links)
+    path = tmp_path / "x" / manifest["fingerprint"][:12] / name
+    content = path.read_bytes()
+    path.unlink()
+    if damage is not None:
+        assert damage(content) != content
+        path.write_bytes(damage(content))
     with pytest.raises(DataError, match=rf"{message}.* Prepare it .*: ncfbench prepare .*--name x"):
         store.load(tmp_path, "x")
     said = []
     assert prepare("synthetic", tiny_options, tmp_path, "x", say=said.append) == manifest
     was_told = any("is damaged; it is prepared again" in text for text in said)
-    assert was_told == (damage not in ("bad manifest", "old version"))
+    assert was_told == (message != MANIFEST)
     assert store.load(tmp_path, "x").fingerprint == manifest["fingerprint"]
 
 
@@ -205,6 +200,8 @@ def test_other_content_is_replaced_only_on_demand(tmp_path, tiny_options):
     assert not list((tmp_path / "x").glob(".new*"))
     second = prepare("synthetic", other, tmp_path, "x", replace=True, say=quiet)
     assert store.load(tmp_path, "x").fingerprint == second["fingerprint"] != first["fingerprint"]
+    folders = [path.name for path in (tmp_path / "x").iterdir() if path.is_dir()]
+    assert folders == [second["fingerprint"][:12]]
 
 
 def test_a_source_keeps_its_name(tmp_path, tiny_options):
