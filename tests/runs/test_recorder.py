@@ -1,18 +1,19 @@
-"""Recorders, from samples and rows that are written out: no training, no clock."""
+"""Recorders, from samples and rows that are written out, and Ctrl-C as a flag: no clock."""
 
-from typing import Any
+import signal
 
 import numpy as np
 import pytest
 from support.records import make_run
+from support.training import Said
 
 from ncfbench.config import complete
 from ncfbench.runs import folder as runs
 from ncfbench.runs import recorder as recorders
-from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.recorder import Recorder
 from ncfbench.runs.schedule import Schedule
+from ncfbench.runs.signals import deferred_signals
 from ncfbench.storage import schemas, tables
 from ncfbench.timing.clock import Sample
 from ncfbench.timing.ledger import Ledger
@@ -20,27 +21,16 @@ from ncfbench.timing.ledger import Ledger
 SCHEDULE = Schedule(n_links=100, batch_size=10, epochs=2, probe_every=5)
 
 
-class Said(Progress):
-    def __init__(self):
-        self.texts: list[str] = []
-
-    def say(self, text):
-        self.texts.append(text)
-
-
 CONFIG = complete({"dataset": "tiny", "batch_size": 10, "sampler": "ns"})
 
 
-def open_recorder(folder, *session):
-    return Recorder(CONFIG, "f" * 64, SCHEDULE, Ledger(), Said(), folder, *session)
+def open_recorder(folder, key="here", *session):
+    environment = {"key": key, "time": "2026-01-01", "interleaved": [None]}
+    return Recorder(CONFIG, "f" * 64, SCHEDULE, Ledger(), Said(), folder, environment, *session)
 
 
 def new_folder(runs_dir):
     return make_run(runs_dir, CONFIG, "f" * 64)
-
-
-def environment(key):
-    return {"key": key, "time": "2026-01-01", "interleaved": [None]}
 
 
 def full(first, seconds, iterations=5):
@@ -48,17 +38,13 @@ def full(first, seconds, iterations=5):
 
 
 def row(iteration, loss):
-    whole: dict[str, Any] = dict.fromkeys(schemas.CURVE.names)
-    return whole | {
-        "iteration": iteration,
-        "epoch": SCHEDULE.epoch_of(iteration),
-        "probe_loss": loss,
-    }
+    known = {"iteration": iteration, "epoch": SCHEDULE.epoch_of(iteration), "probe_loss": loss}
+    return dict.fromkeys(schemas.CURVE.names) | known
 
 
-def first_session(runs_dir, key="here"):
+def first_session(runs_dir):
     """Fifteen iterations, a block and a probe every five; interrupted."""
-    recorder = open_recorder(new_folder(runs_dir), environment(key), "nothing to rank", None)
+    recorder = open_recorder(new_folder(runs_dir), "here", "nothing to rank", None)
     recorder.write_environment()
     recorder.record(row(0, 9))
     for first, seconds in ((0, 1.0), (5, 2.0), (10, 4.0)):
@@ -93,7 +79,7 @@ def test_rows_come_back_with_their_summary(tmp_path):
 def test_a_session_continues_from_its_checkpoint(tmp_path):
     """Iteration 13 is inside the second epoch, which began with 10: its times are marked."""
     folder = first_session(tmp_path)
-    recorder = open_recorder(folder, environment("here"), None, 13)
+    recorder = open_recorder(folder, "here", None, 13)
     assert recorder.progress.texts == []
     recorder.take([full(13, 9.0, 2), Sample("compile", 13, 1, 3.0)], resumed=True)
     recorder.record(row(15, 1))
@@ -114,20 +100,20 @@ def test_a_session_continues_from_its_checkpoint(tmp_path):
 def test_a_second_beginning_drops_the_first_row(tmp_path):
     """A checkpoint of iteration 0 is older than its probe: every process probes again."""
     folder = first_session(tmp_path)
-    recorder = open_recorder(folder, environment("here"), None, 0)
+    recorder = open_recorder(folder, "here", None, 0)
     recorder.record(row(0, 9))
     recorder.write("interrupted", 0)
     assert [r["iteration"] for r in runs.read(folder).curve] == [0]
 
 
 def test_a_lost_checkpoint_is_said(tmp_path):
-    recorder = open_recorder(first_session(tmp_path), environment("here"))
+    recorder = open_recorder(first_session(tmp_path), "here")
     assert recorder.progress.texts == ["No checkpoint to go on from: starting this run again."]
 
 
 def test_times_of_two_environments_are_not_mixed(tmp_path):
     folder = first_session(tmp_path)
-    recorder = open_recorder(folder, environment("elsewhere"), None, 10)
+    recorder = open_recorder(folder, "elsewhere", None, 10)
     assert "environment has changed" in recorder.progress.texts[0]
     recorder.take([full(10, 30.0), full(15, 40.0)])
     recorder.write("interrupted", 20)
@@ -141,7 +127,7 @@ def test_times_stay_those_of_the_environment_that_trained(tmp_path):
     """A session elsewhere that trains nothing, as when a race ends at once, loses no times."""
     folder = first_session(tmp_path)
     before = runs.read(folder)
-    recorder = open_recorder(folder, environment("elsewhere"), None, 15)
+    recorder = open_recorder(folder, "elsewhere", None, 15)
     recorder.write_environment()
     recorder.take([Sample("probe", 15, 1, 0.5)])
     recorder.write("interrupted", 15)
@@ -159,7 +145,7 @@ def test_times_stay_those_of_the_environment_that_trained(tmp_path):
 
 
 def test_cut_blocks_count_if_there_are_no_others(tmp_path):
-    recorder = open_recorder(new_folder(tmp_path), environment("here"))
+    recorder = open_recorder(new_folder(tmp_path), "here")
     recorder.write_environment()
     recorder.take([full(0, 3.0)], resumed=True)
     recorder.write("interrupted", 5)
@@ -171,15 +157,14 @@ def test_cut_blocks_count_if_there_are_no_others(tmp_path):
 
 def test_evaluations_are_written_with_checkpoints(tmp_path, monkeypatch):
     """Once, and as all tables; a session that continues has the earlier."""
-    written: list[list[int]] = []
-    write = recorders.write_evaluations
+    written, write = [], recorders.write_evaluations
 
     def counted(folder, found):
         written.append([iteration for iteration, _ in found])
         write(folder, found)
 
     monkeypatch.setattr(recorders, "write_evaluations", counted)
-    recorder = open_recorder(new_folder(tmp_path), environment("here"))
+    recorder = open_recorder(new_folder(tmp_path), "here")
     recorder.write_environment()
     evaluation = Evaluation({"recall_at_50": 0.5}, np.ones(3, "f"), np.ones(2, "f"))
     for iteration in (5, 10, 15):
@@ -190,7 +175,7 @@ def test_evaluations_are_written_with_checkpoints(tmp_path, monkeypatch):
         recorder.write("running", 15)
         assert written == [[5, 10, 15]]
     assert [*recorder.read().evaluations] == [(5, "test"), (10, "test"), (15, "test")]
-    later = open_recorder(recorder.folder, environment("here"), None, 10)
+    later = open_recorder(recorder.folder, "here", None, 10)
     later.record(row(15, 8), {"test": evaluation})
     later.write("finished", 20)
     assert written[1:] == [[5, 10, 15]]
@@ -198,10 +183,32 @@ def test_evaluations_are_written_with_checkpoints(tmp_path, monkeypatch):
 
 def test_other_processes_write_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    recorder = open_recorder(None, environment("here"))
+    recorder = open_recorder(None, "here")
     recorder.write_environment()
     recorder.take([full(0, 1.0)])
     recorder.record(row(0, 9))
     recorder.write("finished", 5)
     assert (recorder.folder, recorder.read()) == (None, None)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_writing", [False, True])
+def test_the_first_ctrl_c_sets_a_flag_and_is_told_once(is_writing):
+    """A stream that is being written refuses another writer: it is told at the next question."""
+    said = []
+
+    def say(text):
+        if is_writing:
+            raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+        said.append(text)
+
+    with deferred_signals(say, "Stopping.") as interrupted:
+        assert not interrupted()
+        signal.raise_signal(signal.SIGINT)
+        assert said == ([] if is_writing else ["Stopping."])
+        is_writing = False
+        assert interrupted()
+        assert interrupted()
+        assert said == ["Stopping."]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)

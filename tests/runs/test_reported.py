@@ -1,12 +1,13 @@
-"""The reported epoch, from curves that are written out."""
+"""The schedule of a run and its reported epoch, against stops and curves that are written out."""
 
 import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.records import write_run
+from support.records import change, write_run
 
+from ncfbench.config import complete
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import quality_of
 from ncfbench.runs import folder as runs
@@ -15,8 +16,10 @@ from ncfbench.runs.reported import (
     NO_VALIDATION,
     choose_epoch,
     describe_fall,
+    is_chosen,
     reported_columns,
 )
+from ncfbench.runs.schedule import BLIND_EPOCHS, Schedule
 from ncfbench.storage import schemas, tables
 
 
@@ -48,9 +51,23 @@ def curve_of(*validation):
     ],
 )
 def test_the_largest_validation_recall_chooses(recalls, patience, epoch):
-    found, by = choose_epoch(curve_of(*recalls), patience)
-    assert found is not None
-    assert (found["epoch"], by) == (epoch, BY_VALIDATION)
+    best, by = choose_epoch(curve_of(*recalls), patience)
+    assert (best["epoch"], by) == (epoch, BY_VALIDATION)
+
+
+@pytest.mark.parametrize(
+    ("recalls", "patience", "expected"),
+    [
+        ((), 2, False),
+        ((0.1, 0.2), 1, False),
+        ((0.2, 0.1), 1, True),
+        ((0.2, 0.2, 0.2), 2, True),
+        ((0.2, 0.1, 0.3, 0.2), 2, False),
+        ((None, 0.2, None, 0.1, 0.1), 2, True),
+    ],
+)
+def test_an_epoch_is_chosen_when_patience_is_over(recalls, patience, expected):
+    assert is_chosen(curve_of(*recalls), patience) is expected
 
 
 @given(
@@ -59,14 +76,10 @@ def test_the_largest_validation_recall_chooses(recalls, patience, epoch):
     patience=st.integers(1, 12),
 )
 def test_it_is_the_first_peak_within_patience(recalls, tests, patience):
-    """No later epoch before the search ends is better, none earlier as good; the test plays no
-    part.
-    """
+    """No later epoch in time is better, none earlier as good; the test plays no part."""
     both = zip(recalls, tests[: len(recalls)], strict=True)
     curve = [row(at, value, test) for at, (value, test) in enumerate(both)]
-    found, _ = choose_epoch(curve, patience)
-    assert found is not None
-    at = int(found["epoch"])
+    at = int(choose_epoch(curve, patience)[0]["epoch"])
     assert all(value < recalls[at] for value in recalls[:at])
     assert all(value <= recalls[at] for value in recalls[at + 1 : at + patience + 1])
     highs = [place for place in range(at + 1) if recalls[place] > max(recalls[:place], default=-1)]
@@ -83,10 +96,7 @@ def test_without_validation_the_last_epoch_counts():
 
 def test_a_fall_since_is_described():
     sentence = describe_fall(curve_of(0.1, 0.43, 0.36, 0.3125), 10)
-    assert sentence is not None
-    assert sentence.startswith(
-        "Validation recall@50 fell from 0.4300 at epoch 2 to 0.3125 at epoch 4: fewer epochs"
-    )
+    assert "from 0.4300 at epoch 2 to 0.3125 at epoch 4: fewer epochs" in sentence
     for recalls in ((0.1, 0.2), (0.2, 0.2), (0.2,), (None, None), ()):
         assert describe_fall(curve_of(*recalls), 10) is None
 
@@ -94,19 +104,58 @@ def test_a_fall_since_is_described():
 def test_the_curve_of_an_older_record_decides(tmp_path):
     """Whatever epoch its summary names, all readers see the one that validation chose."""
     folder = write_run(tmp_path, "ns", [3.0, 2.0, 1.0], 5.0, recalls=[0.0, 0.4, 0.3])
-    curve = tables.read_rows(folder / "curve.parquet", schemas.CURVE)
-    for one, validation in zip(curve, (None, 0.25, 0.2), strict=True):
-        one["validation_recall_at_50"] = validation
-    tables.write_rows(folder / "curve.parquet", curve, schemas.CURVE)
+
+    def validate(rows):
+        for row, validation in zip(rows, (None, 0.25, 0.2), strict=True):
+            row["validation_recall_at_50"] = validation
+
+    change(folder, "curve", validate)
     before = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)[0]
     assert (before["reported_epoch"], before["test_recall_at_50"]) == (2, 0.3)
     record = runs.read(folder)
     names = ("reported_epoch", "reported_by", "test_recall_at_50", "validation_recall_at_50")
     assert [record.summary[name] for name in names] == [1, BY_VALIDATION, 0.4, 0.25]
     assert record.reported_iteration == 100
-    assert record.summary | reported_columns(curve, record.config.patience) == record.summary
-    found = Run.of(record)
-    assert (found.reported_iteration, quality_of([found]).values["recall_at_50"]) == (
-        100,
-        0.4,
-    )
+    assert record.summary.items() >= reported_columns(record.curve, record.config.patience).items()
+    run = Run.of(record)
+    assert (run.reported_iteration, quality_of([run]).values["recall_at_50"]) == (100, 0.4)
+
+
+@pytest.mark.parametrize(("probe_every", "probes"), [(0, 4), (0, 1), (1, 4), (7, 1), (100, 4)])
+@pytest.mark.parametrize(
+    ("links", "batch"),
+    [(1000, 32), (1000, 1000), (7, 3), (999, 64), (64, 64), (43_200, 512), (43_200, 32_768)],
+)
+def test_stops_are_probes_and_ends_of_epochs(links, batch, probe_every, probes):
+    schedule = Schedule(links, batch, epochs=5, probe_every=probe_every, probes=probes)
+    stops, iteration = [], 0
+    while iteration < schedule.last:
+        iteration = schedule.next_stop(iteration)
+        stops.append(iteration)
+    ends = [-(-epoch * links // batch) for epoch in range(1, 6)]
+    if probe_every:
+        expected = {*ends, *range(probe_every, ends[-1] + 1, probe_every)}
+    else:
+        expected = {-(-q * links // (probes * batch)) for q in range(1, 5 * probes + 1)}
+    assert stops == sorted(expected)
+    assert [stop for stop in stops if schedule.ends_epoch(stop)] == ends
+    assert [schedule.epoch_of(end) for end in ends] == [1, 2, 3, 4, 5]
+    assert stops[-1] == ends[-1] == schedule.last
+
+
+def test_costly_encoders_are_probed_once_an_epoch():
+    """And repeat fewer batches; an explicit distance of probes stays."""
+    for more, probes, batches in (
+        ({"encoder": "cnn"}, 4, 16),
+        ({"encoder": "bert"}, 1, 4),
+        ({"encoder": "bert", "probe_every": 5}, 4, 4),
+    ):
+        config = complete({"batch_size": 50, "epochs": 3, "sampler": "ns"} | more)
+        schedule = Schedule.of(config, 1000)
+        assert schedule.step_batches == batches
+        assert (schedule.last, schedule.next_stop(0)) == (60, 20 // probes)
+
+
+def test_without_validation_a_run_has_some_epochs():
+    schedule = Schedule.of(complete({"epochs": 0, "batch_size": 64}), 640, has_validation=False)
+    assert schedule.last == BLIND_EPOCHS * 640 // 64
