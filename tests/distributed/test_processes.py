@@ -1,11 +1,11 @@
-"""Several real processes on this machine train as one: same step, same curve, one folder."""
+"""Several real processes on this machine train as one: same curve, one folder, and one end."""
 
 import json
 import socket
 
 import pytest
 from support.cli import check, invoke
-from support.processes import assert_same_curve, ends, start, train
+from support.processes import CHILD, assert_same_curve, ends, start, train
 
 from ncfbench.distributed.process_group import require_free_port
 from ncfbench.errors import UsageError
@@ -15,35 +15,30 @@ LONG = pytest.mark.long
 
 
 @pytest.mark.parametrize(
-    ("count", "more"),
+    ("count", "flags", "more"),
     [
-        (2, {"sampler": "strat-ns", "epochs": 1}),
-        pytest.param(4, {"sampler": "strat-ns"}, marks=LONG),
-        pytest.param(2, {"sampler": "iid", "encoder": "cnn"}, marks=LONG),
-        pytest.param(2, {"sampler": "mixed-ns", "devices": 2}, marks=LONG),
+        (2, ["--devices=4"], {"epochs": 1}),
+        pytest.param(4, ["--devices=4"], {}, marks=LONG),
+        pytest.param(2, [], {"sampler": "mixed-ns"}, marks=LONG),
     ],
 )
-def test_curve_is_that_of_one_process(data_dir, tmp_path, count, more):
+def test_curve_is_that_of_one_process(data_dir, tmp_path, count, flags, more):
     """Only the first process writes. JAX detects two through Slurm."""
     # Without --devices a run takes all: one in each process, for a CPU shows itself as one.
-    devices = more.get("devices", 4)
-    flags = ("--json", *(() if "devices" in more else ("--devices", "4")))
-    more = {name: value for name, value in more.items() if name != "devices"}
-    more = {"epochs": 2} | more
-    processes = start(data_dir, tmp_path / "all", count, *flags, slurm=count == 2, **more)
+    devices, more = 4 if flags else count, {"epochs": 2} | more
+    processes = start(data_dir, tmp_path / "all", count, "--json", *flags, slurm=count == 2, **more)
     found = ends(processes)
     assert [code for code, _, _ in found] == [0] * count, found[0][2]
     assert [bool(out) for _, out, _ in found] == [True] + [False] * (count - 1)
     assert json.loads(found[0][1])["config"]["devices"] == devices
     (folder,) = (tmp_path / "all").iterdir()
     record = runs.read(folder)
-    alone = {"encoder": "mf"} | more
-    assert_same_curve(record, train(data_dir, tmp_path / "one", **alone))
+    assert_same_curve(record, train(data_dir, tmp_path / "one", encoder="mf", **more))
     mesh = record.environment["mesh"]
     assert (mesh["processes"], mesh["devices"], mesh["simulated"]) == (count, devices, True)
 
 
-@pytest.mark.long
+@LONG
 def test_processes_with_other_settings_are_refused(data_dir, tmp_path):
     """Before a folder is made."""
     found = ends(start(data_dir, tmp_path, 2, last=("--seed", "1")))
@@ -75,3 +70,48 @@ def test_impossible_options_leave_no_folder(data_dir, tmp_path, words, message):
     folders = "--data-dir", data_dir, "--runs-dir", tmp_path
     check(invoke("run", *words.split(), *folders), 2, message)
     assert not list(tmp_path.iterdir())
+
+
+AT_STOP = f"""{CHILD}
+import signal, time
+from ncfbench.distributed.process_group import ProcessGroup
+from ncfbench.errors import DataError
+agree, stops = ProcessGroup.any, 0
+def stop(self, *flags):
+    global stops
+    stops += len(flags) == 2
+    if self.index == {{victim}} and stops == {{stop}}:
+        {{deed}}
+    return agree(self, *flags)
+ProcessGroup.any = stop
+cli.main()
+"""
+"""A run of which one process does something at one of its stops, where all agree on two flags."""
+
+
+@pytest.mark.parametrize(
+    ("victim", "count"), [(1, 2), pytest.param(0, 2, marks=LONG), pytest.param(1, 4, marks=LONG)]
+)
+def test_killed_process_ends_the_others(data_dir, tmp_path, victim, count):
+    """The run is resumed by one process, and its curve is that of an uninterrupted one."""
+    settings = {"encoder": "mf", "epochs": 3, "probe_every": 1000}
+    script = AT_STOP.format(victim=victim, stop=3, deed="os.kill(os.getpid(), signal.SIGKILL)")
+    found = ends(start(data_dir, tmp_path / "cut", count, script=script, **settings))
+    assert all(code != 0 for code, _, _ in found)
+    record = train(data_dir, tmp_path / "cut", devices=count, **settings)
+    assert record.timing[-1]["first_iteration"] > 0
+    assert len({row["session"] for row in record.ledger}) == 2
+    assert_same_curve(record, train(data_dir, tmp_path / "whole", **settings))
+
+
+@LONG
+def test_interrupt_of_one_process_stops_all(data_dir, tmp_path):
+    """At the next probe; the first saves, and the run can be resumed."""
+    script = AT_STOP.format(victim=1, stop=2, deed="os.kill(os.getpid(), signal.SIGINT)")
+    found = ends(start(data_dir, tmp_path, 2, script=script, epochs=4000))
+    assert [code for code, _, _ in found] == [130, 130], found[0][2]
+    assert "To continue it: " in found[0][2]
+    (folder,) = tmp_path.iterdir()
+    record = runs.read(folder)
+    assert record.summary["status"] == "interrupted"
+    assert list(folder.glob(f"checkpoints/{record.summary['iterations']}.npz"))

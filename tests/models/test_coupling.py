@@ -1,7 +1,6 @@
 """Free item vectors that are pulled towards g: the penalty, and the vectors that score."""
 
 from itertools import islice
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,12 +11,14 @@ from support.training import Trial
 from ncfbench.config import complete, digest, unused_settings
 from ncfbench.errors import UsageError
 
-SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "coupling": "regularised"}
+SMALL = {"dataset": "tiny", "batch_size": 64, "coupling": "regularised"}
 SMALL |= {"dimension": 6, "word_dimension": 6, "encoder": "bow"}
 
 
-@pytest.mark.long_cases("neg-sg$")
-@pytest.mark.parametrize(("sampler", "loss"), [("neg", "sg"), ("strat-ns", "hinge")])
+@pytest.mark.parametrize(
+    ("sampler", "loss"),
+    [pytest.param("neg", "sg", marks=pytest.mark.long), ("strat-ns", "hinge")],
+)
 def test_the_penalty_is_a_mean_over_positive_links(tiny, sampler, loss):
     """Items of several links count for each; negatives and padding do not. Against NumPy."""
     chosen = {"sampler": sampler, "loss": loss}
@@ -39,33 +40,27 @@ def test_the_penalty_is_a_mean_over_positive_links(tiny, sampler, loss):
     if loss == "hinge":
         units = table / lengths
         expected = (expected - units * np.sum(units * expected, 1, keepdims=True)) / lengths
-    found = np.asarray(gradient["free_items"]["embedding"], float) - np.asarray(
-        base["free_items"]["embedding"], float
-    )
-    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+    own, others = (np.asarray(by["free_items"]["embedding"], float) for by in (gradient, base))
+    np.testing.assert_allclose(own - others, expected, atol=1e-4 * np.abs(expected).max())
 
 
 def test_g_scores_items_that_training_does_not_know(tiny):
-    own = Trial(tiny, SMALL | {"sampler": "ns"})
-    direct = Trial(tiny, SMALL | {"sampler": "ns", "coupling": "direct"})
-    free, known = np.asarray(own.parameters["free_items"]["embedding"]), tiny.graph.items_in_use
-    np.testing.assert_array_equal(own.embedder.items(own.parameters, known), free[known])
+    free, direct = (Trial(tiny, SMALL | {"coupling": kind}) for kind in ("regularised", "direct"))
+    table, known = np.asarray(free.parameters["free_items"]["embedding"]), tiny.graph.items_in_use
+    np.testing.assert_array_equal(free.embedder.items(free.parameters, known), table[known])
     cold = tiny.items_of("test")
     g = direct.embedder.items(direct.parameters, cold)
-    np.testing.assert_array_equal(own.embedder.cold_items(own.parameters, cold), g)
-    ranks = (trial.ranks("test") for trial in (own, direct))
-    np.testing.assert_array_equal(*ranks)
+    np.testing.assert_array_equal(free.embedder.cold_items(free.parameters, cold), g)
+    np.testing.assert_array_equal(free.ranks("test"), direct.ranks("test"))
 
 
 def test_its_weight_counts_only_where_it_is_used():
-    plain, weighted = (complete(each) for each in ({}, {"coupling_weight": 5.0}))
+    plain, weighted = complete({}), complete({"coupling_weight": 5.0})
     assert digest(plain) == digest(weighted)
     (warning,) = unused_settings(["coupling_weight"], weighted)
-    assert warning == (
-        "coupling_weight changes nothing with coupling direct; it is used by regularised."
-    )
+    assert "changes nothing with coupling direct; it is used by regularised." in warning
     regularised = [complete({"coupling": "regularised", "coupling_weight": w}) for w in (1.0, 5.0)]
-    assert len({digest(each) for each in (plain, *regularised)}) == 3
+    assert len({digest(config) for config in (plain, *regularised)}) == 3
     assert not unused_settings(["coupling_weight"], regularised[0])
     with pytest.raises(UsageError, match="free themselves. Use --encoder cnn, lstm, "):
         complete({"encoder": "mf", "coupling": "regularised"})

@@ -48,56 +48,35 @@ def home(tmp_path):
     return tmp_path
 
 
-def options(home, **more):
-    files = {"links": home / "links.csv", "items": home / "items.csv", "embed": home / "model"}
-    return files | {"test_fraction": 0.34, "validation_fraction": 0.0} | more
+def make(home, name="x", **more):
+    usual = {"links": home / "links.csv", "items": home / "items.csv", "embed": home / "model"}
+    usual |= {"test_fraction": 0.34, "validation_fraction": 0.0, "data_dir": home / "data"}
+    return prepare("custom", name=name, say=quiet, **(usual | more))
 
 
 def test_words_stay_words_beside_embedded_pieces(home):
-    """An item's features are the standardised vector of its pieces; a plain ``prepare`` with the
-    checkpoint's tokenizer gives these.
-    """
-    own = options(home)
-    made = prepare("custom", name="x", data_dir=home / "data", say=quiet, **own)
-    plain = prepare(
-        "custom", name="y", data_dir=home / "data", say=quiet, **(own | {"embed": None})
-    )
-    pieces = prepare(
-        "custom",
-        name="z",
-        data_dir=home / "data",
-        say=quiet,
-        **(own | {"embed": None, "tokenizer": home / "model", "max_length": 24}),
-    )
+    """Features are the standardised vectors of what the checkpoint's tokenizer gives."""
+    made, plain = make(home), make(home, "y", embed=None)
+    pieces = make(home, "z", embed=None, tokenizer=home / "model", max_length=24)
     assert made.vocabulary == plain.vocabulary != pieces.vocabulary
     assert made.fingerprint not in (plain.fingerprint, pieces.fingerprint)
     weights = write_checkpoint(home / "again")
-    vectors = np.array(
-        [
-            text_vector(weights, pieces.texts[item].tolist(), "mean", True)
-            for item in range(pieces.n_items)
-        ]
-    )
+    texts = [pieces.texts[item].tolist() for item in range(pieces.n_items)]
+    vectors = np.array([text_vector(weights, text, "mean", True) for text in texts])
     training = made.items_of("train")
     expected = (vectors - vectors[training].mean(axis=0)) / vectors[training].std(axis=0)
-    assert made.item_features is not None
     np.testing.assert_allclose(made.item_features, expected, atol=1e-3)
     assert made.feature_seconds > 0
 
 
 def test_the_manifest_names_the_checkpoint_by_content(home):
-    """Another folder of the same model is the same; other weights are not, nor another tokenizer;
-    the command to repeat names the folder.
-    """
-    first = prepare("custom", name="x", data_dir=home / "data", say=quiet, **options(home))
-    said: list[str] = []
+    """A copy is the same, another tokenizer is not; the command names the folder."""
+    first = make(home)
     write_checkpoint(home / "copy")
-    own = options(home, embed=home / "copy")
-    again = prepare("custom", name="x", data_dir=home / "data", say=said.append, **own)
-    assert again.fingerprint == first.fingerprint
+    assert make(home, embed=home / "copy").fingerprint == first.fingerprint
     (home / "copy" / "vocab.txt").write_text("\n".join([*PIECES, "more"]) + "\n")
     with pytest.raises(UsageError, match=r"was prepared with embed = \w{12} \(now \w{12}\)"):
-        prepare("custom", name="x", data_dir=home / "data", say=quiet, **own)
+        make(home, embed=home / "copy")
     assert "--embed model" in store.prepare_command("x", first.manifest)
 
 
@@ -112,26 +91,19 @@ def test_the_command_embeds_with_lsa_beside(home):
     assert store.load(home / "data", "x").feature_seconds > 0
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"embed": "nowhere"}, "--embed nowhere: there is no config.json. Name the folder"),
-        ({"tokens_column": "title"}, "--tokens-column and --embed exclude each other"),
-        ({"item_features": "f.npy"}, "reads texts, and the items have"),
-    ],
-)
-def test_what_cannot_be_embedded_is_refused(home, more, message):
-    if "item_features" in more:
-        np.save(home / "f.npy", np.eye(9))
-        more = {"item_features": home / "f.npy"}
-        (home / "items.csv").write_text("item,price\n" + "".join(f"{n},{n}\n" for n in range(9)))
-        (home / "links.csv").write_text("user,item\n" + "".join(f"{n},{n}\n" for n in range(9)))
-    with pytest.raises(UsageError, match=message):
-        prepare("custom", name="x", data_dir=home / "data", say=quiet, **options(home, **more))
-    assert not (home / "data" / "x" / "manifest.json").exists()
+def test_what_cannot_be_embedded_is_refused(home):
+    def refuse(words, **more):
+        with pytest.raises(UsageError, match=words):
+            make(home, **more)
+        assert not (home / "data" / "x" / "manifest.json").exists()
 
-
-def test_pieces_beyond_the_model_are_refused(home):
+    refuse("--embed nowhere: there is no config.json. Name the folder", embed="nowhere")
+    refuse("--tokens-column and --embed exclude each other", tokens_column="title")
+    np.save(home / "f.npy", np.eye(9))
+    for name, column in (("items", "item,price"), ("links", "user,item")):
+        lines = (f"{number},{number}" for number in range(9))
+        (home / f"{name}.csv").write_text("\n".join([column, *lines]))
+    refuse("reads texts, and the items have", item_features=home / "f.npy")
     (home / "model" / "vocab.txt").write_text("\n".join([*PIECES, *"abcdefghij"]) + "\n")
     texts = Texts(np.array([len(PIECES) + 2], np.int32), np.ones(1, np.int32))
     with pytest.raises(UsageError, match="They do not belong together"):

@@ -15,11 +15,6 @@ from ncfbench.errors import UsageError
 from ncfbench.models.dropout import FIRST_FEATURE, Dropout, Rate, rates_of
 from ncfbench.training.step import Trainer
 
-MODELS = (
-    {"encoder": "mlp", "mlp_units": 5, "mlp_layers": 2},
-    {"encoder": "cnn"},
-)
-
 
 def layers(parameters, features):
     """Hidden layers and a dense one, in plain NumPy."""
@@ -34,7 +29,7 @@ def layers(parameters, features):
 def test_vectors_by_definition(featured):
     """An MLP of features; beside a text a linear map."""
     nodes = np.arange(featured.n_items, dtype=np.int32)
-    for more in MODELS:
+    for more in ({"encoder": "mlp", "mlp_units": 5, "mlp_layers": 2}, {"encoder": "bow"}):
         trial = Trial(featured, SMALL | more)
         parameters = jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1, trial.parameters)
         config, embedder = trial.config, trial.embedder
@@ -52,8 +47,7 @@ def test_vectors_by_definition(featured):
 def test_dropped_features_are_zero_and_the_others_larger(featured):
     """Of an item, whatever stands beside it; the same by its texts' vectors and in evaluation."""
     items = np.array([5, 0, 3, 5], np.int32)
-    features = np.asarray(featured.item_features)
-    rate = 0.5
+    features, rate = np.asarray(featured.item_features), 0.5
     for more in ({"encoder": "mlp", "mlp_layers": 0}, {"encoder": "bow", "word_dropout": 0.0}):
         trial = Trial(featured, SMALL | more | {"feature_dropout": rate, "item_dropout": 0.0})
         rates = rates_of(trial.config)
@@ -81,8 +75,15 @@ def test_dropped_features_are_zero_and_the_others_larger(featured):
 
 
 def test_missing_content_is_refused(tiny, featured):
-    with pytest.raises(UsageError, match="reads dense features of items, and tiny has none"):
-        Trainer.create(complete(SMALL | {"dataset": "tiny", "encoder": "mlp"}), tiny)
     silent = replace(featured, vocabulary=())
-    with pytest.raises(UsageError, match="reads texts, and tiny has none"):
-        Trainer.create(complete(SMALL | {"dataset": "tiny", "encoder": "cnn"}), silent)
+    for dataset, more, words in (
+        (tiny, {"encoder": "mlp"}, "reads dense features of items, and tiny has none"),
+        (silent, {"encoder": "cnn"}, "reads texts, and tiny has none"),
+        (
+            tiny,
+            {"encoder": "mf", "user_tower": "history", "history_of": "content"},
+            "history_of = content reads dense features of items",
+        ),
+    ):
+        with pytest.raises(UsageError, match=words):
+            Trainer.create(complete(SMALL | more), dataset)

@@ -21,9 +21,7 @@ GAMMA = 10.0
 
 
 def exact_gradient():
-    """The softmax's gradient by all scores: of the links' items, and of those that are no link of
-    their users.
-    """
+    """The softmax's gradient by all scores, over own items and those that are no links."""
     found = np.zeros(SCORES.shape)
     for user, item in LINKS:
         able = [v for v in range(4) if v == item or (user, v) not in LINKS]
@@ -54,11 +52,11 @@ def expected_gradient(loss, b):
     column = np.stack([batch.items for batch in batches])
     weight = np.stack([batch.negatives.weight for batch in batches])
     positive, negative = SCORES[row, own], SCORES[row[:, :, None], column[:, None, :]]
-    gradient = jax.jit(
-        jax.vmap(
-            jax.grad(lambda p, n, w: link_loss(p, n, w, make_loss(config), None), argnums=(0, 1))
-        )
-    )
+
+    def value(positive, negative, weight):
+        return link_loss(positive, negative, weight, make_loss(config), None)
+
+    gradient = jax.jit(jax.vmap(jax.grad(value, argnums=(0, 1))))
     by_positive, by_negative = gradient(positive, negative, weight)
     chance = np.array(orders)[:, None] / len(LINKS) ** b
     found = np.zeros(SCORES.shape)
@@ -69,9 +67,7 @@ def expected_gradient(loss, b):
 
 
 def test_the_positive_item_is_no_draw():
-    """With the positive's own weight 1 the bias falls as one over the negatives; with the weight
-    of a draw, 1 / (n Q), a bias stays.
-    """
+    """With weight 1 of its own the bias falls as one over b; with 1 / (n Q) some stays."""
     exact = exact_gradient()
     length = np.linalg.norm(exact)
     bias = {
@@ -87,9 +83,7 @@ def test_the_positive_item_is_no_draw():
 
 
 def test_the_softmax_is_the_refined_correction():
-    """Its gradient is that of (1 - P) (log sum_j w_j exp(s_j) - s_p), with 1 - P held fixed and
-    estimated from the same sample (Khrylchenko et al. 2025).
-    """
+    """(1 - P) (log sum_j w_j exp(s_j) - s_p), 1 - P fixed (Khrylchenko et al. 2025)."""
     rng = np.random.default_rng(0)
     loss = make_loss(complete({"loss": "softmax", "gamma": GAMMA}))
     positive, negative = rng.uniform(-1, 1, 200), rng.uniform(-1, 1, (200, 6))
@@ -103,9 +97,6 @@ def test_the_softmax_is_the_refined_correction():
     def ours(p, n):
         return jnp.sum(loss.rows(p, n, weight, None))
 
-    both = [
-        jax.jit(jax.grad(function, argnums=(0, 1)))(positive, negative)
-        for function in (refined, ours)
-    ]
-    for one, other in zip(*both, strict=True):
+    gradients = (jax.jit(jax.grad(by, argnums=(0, 1))) for by in (refined, ours))
+    for one, other in zip(*(gradient(positive, negative) for gradient in gradients), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)

@@ -30,12 +30,9 @@ def gradients(pool, arrays, texts, weights):
 compiled = jax.jit(gradients, static_argnums=0)
 
 
-def compiled_anew():
-    """JAX caches by the function what it traced; here a constant of the module has changed."""
-    return jax.jit(lambda *arguments: gradients(*arguments), static_argnums=0)
-
-
-def assert_agree(arrays, texts, rng, both=compiled):
+def assert_agree(arrays, texts, rng, *, is_anew=False):
+    """JAX caches by the function what it traced: ``is_anew`` where a constant has changed."""
+    both = jax.jit(lambda *given: gradients(*given), static_argnums=0) if is_anew else compiled
     weights = rng.normal(size=(len(texts.items), len(arrays[2]))).astype(np.float32)
     plain, projected = (both(pool, arrays, texts, weights) for pool in (plain_pool, projected_pool))
     names = ("value", "table", "kernel", "bias")
@@ -45,17 +42,25 @@ def assert_agree(arrays, texts, rng, both=compiled):
         assert np.linalg.norm(one - other) <= 3e-6 * scale, name
 
 
-@pytest.mark.long_cases(r"1-9-23|4-2-23-[tv]|3-1-12|1-1-1-[tc]")
+LONG = pytest.mark.long
+
+
 @pytest.mark.parametrize(
-    "words", [3, 40, 4000], ids=["tied", "vocabulary projected", "columns projected"]
-)
-@pytest.mark.parametrize(
-    ("width", "length", "items"), [(1, 9, 23), (3, 9, 23), (4, 2, 23), (3, 1, 12), (1, 1, 1)]
+    ("words", "width", "length", "items"),
+    [
+        pytest.param(3, 3, 9, 23, id="tied"),
+        pytest.param(40, 3, 9, 23, id="vocabulary projected"),
+        pytest.param(4000, 3, 9, 23, id="columns projected"),
+        (40, 1, 1, 1),
+        (4000, 4, 2, 23),
+        pytest.param(3, 1, 9, 23, marks=LONG),
+        pytest.param(4000, 1, 9, 23, marks=LONG),
+        pytest.param(3, 4, 2, 23, marks=LONG),
+        pytest.param(40, 3, 1, 12, marks=LONG),
+    ],
 )
 def test_both_agree(words, width, length, items):
-    """Few words tie often; a large vocabulary takes the other way forward and back. No word, some
-    or all of them are removed.
-    """
+    """Few words tie often; many take the other way. Some, none or all are removed."""
     rng = np.random.default_rng(width)
     for removed in (0.0, 0.4, 1.0):
         texts = texts_of(rng, items, length, words, removed)
@@ -67,7 +72,7 @@ def test_both_ways_back_agree(rows_per_word, monkeypatch):
     monkeypatch.setattr(cnn, "ROWS_PER_WORD", rows_per_word)
     rng = np.random.default_rng(5)
     texts = texts_of(rng, 40, 12, 30, 0.5)
-    assert_agree(parameters(rng, 30, 3), texts, rng, compiled_anew())
+    assert_agree(parameters(rng, 30, 3), texts, rng, is_anew=True)
 
 
 def test_a_repeated_word_gets_one_gradient():
@@ -86,17 +91,14 @@ def test_a_repeated_word_gets_one_gradient():
 
 
 def test_one_array_of_activities_at_most():
-    """The compiled gradient of the plain way holds three and more: words, activities, and the
-    gradient of each.
-    """
+    """The plain way holds three: words, activities, and the gradient of each."""
     rng = np.random.default_rng(0)
     arrays, texts = parameters(rng, 50, 3, 8, 16), texts_of(rng, 400, 200, 50, 0.5)
 
     def held(pool):
         gradient = jax.grad(lambda *arrays: jnp.sum(pool(*arrays, texts)), argnums=(0, 1, 2))
-        return float(
-            jax.jit(gradient).lower(*arrays).compile().memory_analysis().temp_size_in_bytes
-        )
+        analysis = jax.jit(gradient).lower(*arrays).compile().memory_analysis()
+        return float(analysis.temp_size_in_bytes)
 
     activities = 4 * texts.tokens.size * 16
     assert held(plain_pool) > 3 * activities
@@ -104,9 +106,7 @@ def test_one_array_of_activities_at_most():
 
 
 def test_no_cell_is_numbered_beyond_int32(monkeypatch):
-    """More cells than int32 can number: the words' rows take the gradient one by one, and there is
-    no table of cells.
-    """
+    """With more cells rows take the gradient one by one, without a table of cells."""
     rng = np.random.default_rng(0)
     arrays, texts = parameters(rng, 3, 3, 4, 2), texts_of(rng, 40, 6, 3, 0.5)
     cells = arrays[0].shape[0] * 3 * 2
@@ -119,4 +119,4 @@ def test_no_cell_is_numbered_beyond_int32(monkeypatch):
     assert f"f32[{cells}]" in program()
     monkeypatch.setattr(cnn, "MOST_CELLS", cells - 1)
     assert f"f32[{cells}]" not in program()
-    assert_agree(arrays, texts, rng, compiled_anew())
+    assert_agree(arrays, texts, rng, is_anew=True)

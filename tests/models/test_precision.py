@@ -6,11 +6,11 @@ import os
 import re
 import subprocess
 import sys
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from support.processes import SMALL
 from support.training import FROM_SCRATCH, Trial
 
 from ncfbench.timing import environment
@@ -18,9 +18,6 @@ from ncfbench.training import evaluation
 from ncfbench.training.probe import Probe
 
 NAME = "JAX_DEFAULT_MATMUL_PRECISION"
-SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "layers": 1}
-SMALL |= dict.fromkeys(("dimension", "filters", "word_dimension", "lstm_units", "gru_units"), 8)
-SMALL |= {"width": 8, "feed_forward": 8}
 
 
 def products(function, *arguments):
@@ -48,10 +45,8 @@ def test_a_variable_of_jax_names_another_precision(variables, precision):
     assert NAME in environment.VARIABLES
     words = "import ncfbench.models, jax; print(jax.config.jax_default_matmul_precision)"
     others = {name: value for name, value in os.environ.items() if name != NAME}
-    printed = subprocess.run(
-        [sys.executable, "-c", words], env=others | variables, capture_output=True, check=True
-    )
-    assert printed.stdout.decode().strip() == precision
+    command = [sys.executable, "-c", words]
+    assert subprocess.check_output(command, env=others | variables).decode().strip() == precision
 
 
 @pytest.mark.parametrize("encoder", FROM_SCRATCH)

@@ -1,25 +1,20 @@
-"""Whole models: encoders and user towers together, on devices, audited, resumed."""
-
-from typing import Any
+"""Whole models: encoders and user towers together, on devices, in blocks, audited, resumed."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.processes import SMALL, on_devices
 from support.tiny_bert import write_checkpoint
-from support.training import BEST, CHECKPOINT_DIGEST, StopAt, Trial, recommend
+from support.training import CHECKPOINT_DIGEST, StopAt, Trial, figures, train
 
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
-from ncfbench.catalog import find_encoder
-from ncfbench.config import Locations, complete
+from ncfbench.auditing.gradients import flat
+from ncfbench.config import complete
 from ncfbench.data.assets.checkpoint import kept_path
-from ncfbench.runs.plan import RunPlan
-from ncfbench.storage import schemas, tables
-from ncfbench.training import run as training
-from ncfbench.training.checkpoint import Checkpoints
+from ncfbench.models.dropout import Dropout, rates_of
 
-MODELS: dict[str, dict[str, Any]] = {
+MODELS = {
     "bow": {"sampler": "neg", "loss": "hinge"},
     "cnn": {},
     "lstm": {},
@@ -30,14 +25,17 @@ MODELS: dict[str, dict[str, Any]] = {
     "bert": {"checkpoint": CHECKPOINT_DIGEST},
 }
 EVERY = pytest.mark.parametrize("encoder", MODELS)
-OWN: dict[str, Any] = {"gru_units": 4, "mlp_units": 5, "user_units": 4, "feed_forward": 8}
+OWN = {"gru_units": 4, "mlp_units": 5, "user_units": 4, "feed_forward": 8}
 OWN |= {"history_of": "both", "own_vector": True}
 
 
-def model(encoder, **more):
+def settings_of(encoder, **more):
     """Texts and dense features of items, where the encoder takes both."""
-    settings = {"sampler": "strat-ns", "encoder": encoder} | MODELS[encoder]
-    return complete(SMALL | OWN | settings | more)
+    return SMALL | OWN | {"sampler": "strat-ns", "encoder": encoder} | MODELS[encoder] | more
+
+
+def model(encoder, **more):
+    return complete(settings_of(encoder, **more))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -67,36 +65,49 @@ def test_the_audit_has_the_gradient_of_the_step(featured, encoder):
 @pytest.mark.long
 @EVERY
 def test_an_interrupted_run_ends_the_same(featured, featured_dir, tmp_path, encoder):
-    """Bit for bit; and it recommends what its own vectors score highest, if it has some."""
-    config = model(encoder, epochs=1)
-    whole = training.run(RunPlan.of(config, Locations(featured_dir, tmp_path / "whole")))
-    cut = Locations(featured_dir, tmp_path / "cut")
+    settings = settings_of(encoder, epochs=1)
+    whole = train(featured_dir, tmp_path / "whole", **settings)
     with pytest.raises(KeyboardInterrupt):
-        training.run(RunPlan.of(config, cut), progress=StopAt(5))
-    record = training.run(RunPlan.of(config, cut))
-    for row, expected in zip(record.curve, whole.curve, strict=True):
-        assert row | {"train_seconds": 0} == expected | {"train_seconds": 0}
-    assert len(record.curve) == (2 if encoder == "bert" else 5)
-    if not find_encoder(encoder).scores_cold_items:
-        return
-
-    exported = recommend(record.folder, count=3, data_dir=featured_dir)
-    trial = Trial(featured, config)
-    found = Checkpoints(record.folder / "checkpoints").restore(trial.trainer.shapes)
-    assert found is not None
-    parameters, embedder = found[0].parameters, trial.embedder
-    users = embedder.users(parameters).scored[jnp.array([0, 1])]
-    scores = np.asarray(users @ embedder.items(parameters, featured.items_of("test")).T)
-    kinds = schemas.recommendations(False, False)
-    table = tables.read_table(exported / BEST, kinds).to_pylist()
-    for user in (0, 1):
-        rows = [row for row in table if row["user"] == user]
-        best = np.sort(scores[user])[::-1][:3]
-        np.testing.assert_allclose([row["score"] for row in rows], best, rtol=1e-4, atol=1e-6)
+        train(featured_dir, tmp_path / "cut", progress=StopAt(5), **settings)
+    assert figures(train(featured_dir, tmp_path / "cut", **settings)) == figures(whole)
 
 
 def test_bert_is_advised(featured):
     fixed = {"dataset": "tiny", "checkpoint": CHECKPOINT_DIGEST, "dimension": 8}
     tried = {"encoder": ("bert",), "sampler": ("ns", "strat-ns"), "batch_size": (16,)}
     field = Search(Space.of(featured, fixed, tried), tried).first_field()
-    assert "bert softmax ns" in [each.name for each in field]
+    assert "bert softmax ns" in [arm.name for arm in field]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"encoder": "mf", "sampler": "ns", "loss": "softmax"},
+        pytest.param({"sampler": "neg", "coupling": "regularised"}, marks=pytest.mark.long),
+        pytest.param({"encoder": "cnn", "convolution": "plain"}, marks=pytest.mark.long),
+    ],
+)
+def test_the_gradient_in_blocks_is_that_of_the_whole_batch(tiny, settings):
+    """Dropout on, and a last block that is not full: to 1e-6 of its length."""
+    found = []
+    for block in (0, 24):
+        small = SMALL | {"encoder": "bow", "batch_size": 32, "item_block": block}
+        trial = Trial(tiny, complete(small | settings))
+        dropout = Dropout(jnp.uint32(0), jnp.uint32(2), rates_of(trial.config))
+        value, gradient = trial.gradient(next(trial.batches()), dropout)
+        found.append((value, flat(gradient)))
+    (value, whole), (other, cut) = found
+    assert other == pytest.approx(value, rel=1e-6)
+    assert np.linalg.norm(cut - whole) <= 1e-6 * np.linalg.norm(whole)
+
+
+@pytest.mark.long
+def test_activations_of_one_block_are_in_memory(tiny):
+    """By the compiler's own account of the step."""
+    more, sizes = {"encoder": "cnn", "convolution": "plain", "filters": 64, "sampler": "ns"}, []
+    for block in (0, 16):
+        trial = Trial(tiny, complete(SMALL | more | {"item_block": block}))
+        traced = trial.trainer.trace(trial.state, next(trial.batches()), trial.content)
+        compiled = traced.lower().compile()
+        sizes.append(compiled.memory_analysis().temp_size_in_bytes)
+    assert sizes[1] < sizes[0] / 2

@@ -29,6 +29,7 @@ SMALL = {
     "word_dimension": 8,
     "filters": 8,
     "lstm_units": 8,
+    "gru_units": 8,
     "width": 8,
     "layers": 1,
     "feed_forward": 8,
