@@ -1,56 +1,28 @@
-"""Ranks against brute force: ties, scores that are no numbers, and any size of blocks."""
+"""Evaluation against brute force: scores in blocks, ranks of held-out items and links."""
 
 import json
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from support.training import Trial
+from support.cli import check, invoke
+from support.training import SMALL, Trial
 
+from ncfbench.advice.pipeline import require_recall
+from ncfbench.advice.question import Question
+from ncfbench.data.options import HOLD_OUTS
+from ncfbench.errors import UsageError
+from ncfbench.floors.task import HeldOut, Task
+from ncfbench.models import blocks
+from ncfbench.models.towers import UserVectors
+from ncfbench.runs.quality import chance
 from ncfbench.runs.ranks import rank_links
-from ncfbench.training import evaluation
+from ncfbench.storage import schemas, tables
+from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training.evaluation import scores_of
-
-
-def rank_by_hand(scores, own, is_known):
-    """How many other items are above one, and how many are tied with it."""
-    others = [score for item, score in enumerate(scores) if item != own and not is_known[item]]
-    above = sum(not score <= scores[own] for score in others)
-    return above, sum(score == scores[own] for score in others)
-
-
-SIZES = [(1, 1, 1), (7, 13, 3), (24, 13, 4), (24, 13, 1), (40, 1, 2), (40, 13, 5), (7, 60, 4)]
-"""Items, links, and users of a block."""
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from(SIZES), st.booleans())
-@settings(max_examples=70, deadline=None)
-def test_blocks_change_no_rank(seed, sizes, leaves_out):
-    """Few different scores, so that most are equal to others; some are no numbers. Items that a
-    user knows are left out, where there are any.
-    """
-    rng, (n_items, n_links, size) = np.random.default_rng(seed), sizes
-    f = rng.integers(-1, 2, (5, 2)).astype(np.float32)
-    g = rng.integers(-1, 2, (n_items, 2)).astype(np.float32)
-    odd = rng.random(g.shape) < 0.1
-    g[odd] = rng.choice([np.nan, np.inf, -np.inf], int(odd.sum()))
-    users, places = rng.integers(0, 5, n_links), rng.integers(0, n_items, n_links)
-    is_known = leaves_out & (rng.random((5, n_items)) < 0.4)
-    is_known[users, places] = False
-    known = [np.flatnonzero(row) for row in is_known]
-    ranks = rank_links(
-        scores_of(f, g, size), users, places, size, known.__getitem__ if leaves_out else None
-    )
-    assert ranks.above.dtype == ranks.equal.dtype == np.int64
-    with np.errstate(invalid="ignore"):
-        scores = (f[:, None, :] * g[None, :, :]).sum(axis=2)
-    assert [*zip(ranks.above.tolist(), ranks.equal.tolist(), strict=True)] == [
-        rank_by_hand(scores[u].tolist(), v, is_known[u].tolist())
-        for u, v in zip(users, places, strict=True)
-    ]
+from ncfbench.training.inference import Embedder
 
 
 @pytest.mark.parametrize("size", [1, 3, 20])
@@ -59,23 +31,12 @@ def test_equal_items_tie_to_the_last_bit(size):
     rng = np.random.default_rng(0)
     f = rng.normal(size=(20, 50)).astype(np.float32)
     g = np.tile(rng.normal(size=(125, 50)).astype(np.float32), (4, 1))
-    users, places = (
-        np.repeat(np.arange(20, dtype=np.int32), 25),
-        rng.integers(0, 500, 500).astype(np.int32),
-    )
-    ranks = rank_links(scores_of(f, g, size), users, places, size)
-    best = np.argsort(
-        np.argsort(-(f.astype(np.float64) @ g[:125].T.astype(np.float64)), axis=1), axis=1
-    )
-    assert ranks.above.tolist() == (4 * best[users, places % 125]).tolist()
+    users, items = np.repeat(np.arange(20), 25), rng.integers(0, 500, 500)
+    ranks = rank_links(scores_of(f, g, size), users, items, size)
+    scores = f.astype(np.float64) @ g[:125].T.astype(np.float64)
+    best = np.argsort(np.argsort(-scores, axis=1), axis=1)
+    assert ranks.above.tolist() == (4 * best[users, items % 125]).tolist()
     assert (ranks.equal == 3).all()
-
-
-def test_the_evaluator_ranks_alike_in_blocks(tiny, monkeypatch):
-    trial = Trial(tiny, {"dimension": 6})
-    whole = trial.ranks("test")
-    monkeypatch.setattr(evaluation, "BLOCK_USERS", 17)
-    np.testing.assert_array_equal(trial.ranks("test"), whole)
 
 
 MILLION = """
@@ -91,27 +52,137 @@ rank_links(scores_of(jnp.ones((2, 4)), jnp.ones((9000, 4)), 2), zeros, zeros, 2)
 id = jnp.arange(n) % 1000
 g = jnp.stack([id, id, 0 * id, 0 * id], axis=1).astype(jnp.float32)
 f = jnp.array([[1, 0, 0, 0], [0, -1, 0, 0]], jnp.float32)
-places = np.random.default_rng(0).integers(0, n, links).astype(np.int32)
+items = np.random.default_rng(0).integers(0, n, links).astype(np.int32)
 users = np.arange(links, dtype=np.int32) % 2
 jax.block_until_ready((f, g))
 before = peak()
-ranks = rank_links(scores_of(f, g, 2), users, places, 2)
-lists = [each.tolist() for each in (*ranks, users, places)]
+ranks = rank_links(scores_of(f, g, 2), users, items, 2)
+lists = [array.tolist() for array in (*ranks, users, items)]
 print(json.dumps([*lists, peak() - before]))
 """
 
 
 @pytest.mark.long
 def test_a_million_items_in_bounded_memory():
-    """1,000 items of each score; 300 million scores would take 1.2 GB, and are never there at
-    once.
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", MILLION], capture_output=True, text=True, check=True, timeout=60
-    )
-    above, equal, users, places, extra = json.loads(done.stdout)
-    for rank, user, place in zip(above, users, places, strict=True):
-        better = 999 - place % 1000 if user == 0 else place % 1000
-        assert rank == 1000 * better
+    """1,000 items of each score; 300 million scores would take 1.2 GB."""
+    words, more = [sys.executable, "-c", MILLION], {"check": True, "timeout": 60}
+    done = subprocess.run(words, capture_output=True, text=True, **more)
+    above, equal, users, items, extra = json.loads(done.stdout)
+    for rank, user, item in zip(above, users, items, strict=True):
+        assert rank == 1000 * (999 - item % 1000 if user == 0 else item % 1000)
     assert set(equal) == {999}
     assert extra < 150 * 2**20
+
+
+def test_items_by_length_have_the_same_vectors(tiny, monkeypatch):
+    """In any order, some twice; in blocks of at most 30 word slots, with little padding."""
+    monkeypatch.setattr(blocks, "SORTED_WORDS", 30)
+    trial = Trial(tiny, SMALL)
+    ids = np.array([7, 300, 7, 41, 200, 3, 11, 12, 13, 14], np.int32)
+    expected = trial.embedder.items(trial.parameters, ids)
+    embedder = Embedder(trial.trainer.towers, trial.content, by_length=True)
+    seen, shapes, compute = [], [], embedder._items
+    embedder.watch = lambda done, total: seen.append((done, total))
+
+    def watched(parameters, block, content):
+        shapes.append((len(block), content.tokens.shape[1]))
+        return compute(parameters, block, content)
+
+    monkeypatch.setattr(embedder, "_items", watched)
+    vectors = embedder.items(trial.parameters, ids)
+    np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-7)
+    assert seen[-1] == (10, 10)
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+    longest, lengths = int(tiny.tokens_IxL.shape[1]), [length for _, length in shapes]
+    assert all(items * length <= max(30, longest) for items, length in shapes)
+    assert {*lengths} <= {-(-quarters * longest // 4) for quarters in (1, 2, 3, 4)}
+    assert lengths == sorted(lengths, reverse=True)
+    shapes.clear()
+    seconds = embedder.forecast(trial.parameters, ids)
+    assert len(shapes) == 2, "a block is compiled, and timed"
+    assert embedder.forecast(trial.parameters, np.tile(ids, 2)) > seconds > 0
+    assert len(shapes) == 2
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [("links", {"encoder": "mf"}), ("links", {"coupling": "regularised"}), ("items", {})],
+)
+def test_the_evaluator_ranks_by_brute_force(linked, tiny, monkeypatch, split, kind, changed):
+    """New items by g, known ones by the vector that training scores, in padded blocks."""
+    monkeypatch.setattr("ncfbench.training.evaluation.BLOCK_USERS", 7)
+    dataset = linked if kind == "links" else tiny
+    trial = Trial(dataset, {"dimension": 6, "encoder": "bow", **changed})
+    embedder, parameters = trial.evaluators.embedder, trial.parameters
+    embedder.block = 32
+    graph, ids = dataset.graph, np.arange(dataset.n_items, dtype=np.int32)
+    is_new = graph.item_degrees == 0
+    known, new = embedder.items(parameters, ids), embedder.cold_items(parameters, ids)
+    g = np.where(is_new[:, None], new, known).astype(np.float64)
+    scores = np.asarray(embedder.users(parameters).scored, np.float64) @ g.T
+    left_out = np.zeros(scores.shape, bool)
+    if kind == "links":
+        assert 0 < is_new.sum() < dataset.n_items / 2
+        left_out[graph.link_user, graph.link_item] = True
+    else:
+        left_out[:, ~np.isin(ids, dataset.items_of(split))] = True
+    scores[left_out] = -np.inf
+    users, items = dataset.links(split)
+    ahead = scores[users] - scores[users, items][:, None]
+    expected = (ahead > 0).sum(axis=1)
+    is_clear = (np.abs(ahead) > 1e-7).sum(axis=1) == dataset.n_items - 1  # all but its own
+    assert is_clear.mean() > 0.9
+    np.testing.assert_array_equal(trial.ranks(split).above[is_clear], expected[is_clear])
+    figures = trial.evaluators.evaluate(parameters)[split].figures
+    for m in CUTOFFS:
+        recalls = [np.mean(expected[users == user] < m) for user in np.unique(users)]
+        assert figures[f"recall_at_{m}"] == pytest.approx(np.mean(recalls), abs=2e-3)
+    left = (~left_out).sum(axis=1)[np.unique(users)]
+    by_chance = np.mean(np.minimum(50 / left, 1))
+    assert figures["recall_at_50_chance"] == pytest.approx(by_chance)
+    assert chance(dataset, split) == figures["recall_at_50_chance"], "that of a race"
+    note = f"{100 * is_new[items].mean():.1f} % of the {split} links are to new items"
+    notes = "\n".join(trial.evaluators.notes())
+    assert (note in notes) == (trial.config.encoder == "mf")
+    assert (figures["recall_at_50_known_items"] is not None) == (kind == "links")
+
+
+def test_mf_cannot_rank_held_out_items(tiny):
+    with pytest.raises(UsageError, match="mf has no vectors"):
+        require_recall(Question({"encoder": "mf"}), tiny)
+
+
+def test_floors_and_models_have_one_figure_of_one_score(linked, tiny, monkeypatch):
+    """Users' and items' vectors of whole numbers, with many ties and users of no vector."""
+    rng = np.random.default_rng(2)
+    f, g = (rng.integers(-1, 2, (n, 3)).astype("f") for n in (linked.n_users, linked.n_items))
+    f[:5] = 0
+    for dataset in (linked, tiny):
+        evaluators = Trial(dataset, {"dimension": 3, "encoder": "bow"}).evaluators
+        monkeypatch.setattr(evaluators.embedder, "users", lambda _: UserVectors(f, f))
+        monkeypatch.setattr(evaluators.embedder, "candidates", lambda _, items, is_new: g[items])
+        candidates = dataset.candidates("test")
+        held_out = HeldOut(Task.of(dataset), *dataset.links("test"), candidates)
+        floor = held_out.evaluate((f @ g[candidates].T).__getitem__)
+        model = evaluators.evaluate({})["test"]
+        assert model.figures == floor.figures
+        np.testing.assert_array_equal(model.user_recalls, floor.user_recalls)
+        np.testing.assert_array_equal(model.item_shares, floor.item_shares)
+
+
+def test_a_run_on_held_out_links_is_reported(linked_dir, tmp_path):
+    """No word says that items are held out."""
+    folders = ("--data-dir", linked_dir, "--runs-dir", tmp_path)
+    sizes = [f"--set={name}={value}" for name, value in {**SMALL, "epochs": 1}.items()]
+    trained = invoke("run", *sizes, "--encoder=mf", "--sampler=ns", *folders)
+    check(trained, 0)
+    (path,) = tmp_path.rglob("summary.parquet")
+    summary = tables.read_rows(path, schemas.SUMMARY)[0]
+    assert 0 < summary["test_recall_at_50_known_items"] < 1
+    assert 0 < summary["test_recall_at_50_new_items"] < 1
+    reported = invoke("report", "--full", *folders)
+    told_apart = "nown items: recall@50 of these alone.", "known items count alike"
+    check(reported, 0, "Recall@50 on test links", *told_apart)
+    assert not re.search("(test|validation|held-out|cold) items", trained.output + reported.output)
+    check(invoke("describe", "tiny", *folders[:2]), 0, HOLD_OUTS["links"])

@@ -1,6 +1,5 @@
 """Optimisers against plain NumPy: rows of tables that a batch names, and rows that rest."""
 
-import functools
 import math
 from dataclasses import replace
 from itertools import islice
@@ -24,9 +23,8 @@ from ncfbench.models.towers import make_towers
 from ncfbench.sampling import plan_capacity
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import rows as blocks
-from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.optimizer import Held, Optimizer, still_to_move, tables_by_row
-from ncfbench.training.state import TrainState, copy_state
+from ncfbench.training.state import TrainState
 from ncfbench.training.step import Trainer
 
 ROWS, WIDTH, NAMED = 7, 3, 4
@@ -40,10 +38,7 @@ def config_of(**more):
 
 
 class Run:
-    """Updates of one table by row, and of a bias, by gradients of named rows.
-
-    Compiled once for all patterns.
-    """
+    """Updates of one table by row, and of a bias, by gradients of named rows; compiled once."""
 
     def __init__(self, optimizer, decay):
         config = config_of(optimizer=optimizer, weight_decay=decay)
@@ -72,11 +67,6 @@ class Run:
         return np.asarray(settled.parameters["user_tower"]["vectors"]["embedding"])
 
 
-@functools.cache
-def run_of(optimizer, decay):
-    return Run(optimizer, decay)
-
-
 def reference(optimizer, decay, table, gradients):
     """All rows, in float64, by the papers' formulas; optax's Adagrad begins with squares of 0.1."""
     x, m, v = table.astype(np.float64), np.zeros(table.shape), np.zeros(table.shape)
@@ -97,27 +87,27 @@ def by_row(monkeypatch):
     """Update the rows that a batch names, however few the others are."""
     for name in ("FEW", "FEW_WIDE"):
         monkeypatch.setattr(optimizers, name, dict.fromkeys(optimizers.FEW, 0))
-    run_of.cache_clear()
 
 
-PATTERNS = st.lists(
-    st.tuples(
-        st.lists(st.integers(0, ROWS - 1), min_size=NAMED, max_size=NAMED),
-        st.integers(0, 300),
-    ),
-    min_size=1,
-    max_size=12,
+IDS = st.lists(st.integers(0, ROWS - 1), min_size=NAMED, max_size=NAMED)
+PATTERNS = st.lists(st.tuples(IDS, st.integers(0, 300)), min_size=1, max_size=12)
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("way", "optimizer", "decay"),
+    [
+        ("named", "row-adam", 0.5),
+        ("named", "adagrad", 0.0),
+        ("blocks", "row-adam", 0.5),
+        pytest.param("named", "row-adam", 0.0, marks=LONG),
+        pytest.param("blocks", "adagrad", 0.5, marks=LONG),
+        pytest.param("all", "row-adam", 0.5, marks=LONG),
+        pytest.param("all", "adagrad", 0.5, marks=LONG),
+    ],
 )
-
-
-@pytest.mark.long_cases("all|(named|blocks)-(adagrad-0.5|row-adam-0.0)|blocks-adagrad")
-@pytest.mark.parametrize("decay", [0.0, 0.5])
-@pytest.mark.parametrize("optimizer", KINDS)
-@pytest.mark.parametrize("way", ["named", "all", "blocks"])
 def test_rows_follow_an_update_of_all_rows(way, optimizer, decay, monkeypatch):
-    """Any rows, named twice or never, with rests of up to 300 iterations between batches; the named
-    rows are updated, all rows, or the named rows in several blocks.
-    """
+    """Any rows, named twice or never, with up to 300 iterations between batches."""
     few = dict.fromkeys(optimizers.FEW, math.inf if way == "all" else 0)
     monkeypatch.setattr(optimizers, "FEW", few)
     if way == "blocks":
@@ -155,7 +145,7 @@ def counted(state):
 @pytest.mark.usefixtures("by_row")
 def test_a_row_without_gradient_rests(optimizer):
     """Named or not, its bits stay: padding of any length changes nothing."""
-    run = run_of(optimizer, 0.5)
+    run = Run(optimizer, 0.5)
     state = run.begin()
     ids, slopes = np.array([1, 1, 5, 0], np.int32), np.ones((NAMED, WIDTH), np.float32)
     for zero in range(3):
@@ -169,11 +159,11 @@ def test_a_row_without_gradient_rests(optimizer):
 
 @pytest.mark.usefixtures("by_row")
 def test_settling_twice_changes_no_bit():
-    run = run_of("row-adam", 0.5)
+    run = Run("row-adam", 0.5)
     state = run.advance(run.begin(), np.arange(NAMED), np.ones((NAMED, WIDTH), np.float32))
     once = run.settle(state._replace(iteration=np.uint32(40)), run.scalars)
     twice = run.settle(once, run.scalars)
-    for one, other in zip(jax.tree.leaves(once), jax.tree.leaves(twice), strict=True):
+    for one, other in zip(*map(jax.tree.leaves, (once, twice)), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -192,29 +182,25 @@ def test_the_way_that_is_left_is_the_sum_of_updates(kept):
 def trained(dataset, count, **more):
     trial = Trial(dataset, config_of(**more))
     trainer, state, layout = trial.trainer, trial.state, trial.trainer.layout
-    content = layout.replicate(trial.content)
-    for batch in islice(
-        trial.sampler.batches(0, plan_capacity(dataset.graph, trial.config)), count
-    ):
+    content, slots = layout.replicate(trial.content), plan_capacity(dataset.graph, trial.config)
+    for batch in islice(trial.sampler.batches(0, slots), count):
         state, _ = trainer.step(state, layout.put(batch), content)
-    return trainer, trainer.layout.to_host(trainer.settle(state))
+    return trainer, layout.to_host(trainer.settle(state))
 
 
-@pytest.mark.long_cases(r"(?!bow-True|mf-history-True)")
+HISTORY = {"encoder": "mf", "user_tower": "history"}
+
+
 @pytest.mark.parametrize(
     ("more", "tables"),
     [
-        ({"encoder": "bow", "sampler": "strat-ns", "word_dropout": 0.2}, 2),
-        ({"encoder": "mf", "user_tower": "history", "own_vector": True, "sampler": "neg"}, 3),
-        ({"encoder": "bow", "user_tower": "history", "history_items": 3, "sampler": "ns"}, 2),
-        ({"encoder": "bow", "sampler": "ns", "coupling": "regularised", "item_block": 8}, 3),
-        ({"encoder": "bow", "word_dimension": 100, "sampler": "iid"}, 2),
-        ({"encoder": "cnn", "sampler": "strat-ns", "filters": 8}, 2),
-        ({"encoder": "gru", "sampler": "strat-ns", "gru_units": 8}, 2),
-        ({"encoder": "lstm", "sampler": "strat-ns", "lstm_units": 8, "devices": 2}, 2),
-        ({"encoder": "mf", "user_tower": "history", "sampler": "ns", "devices": 2}, 2),
+        (HISTORY | {"own_vector": True, "sampler": "neg"}, 3),
+        ({"sampler": "ns", "coupling": "regularised", "item_block": 8}, 3),
+        pytest.param({"sampler": "strat-ns", "word_dropout": 0.2}, 2, marks=LONG),
+        pytest.param({"word_dimension": 100, "sampler": "iid"}, 2, marks=LONG),
+        pytest.param({"encoder": "gru", "sampler": "strat-ns", "gru_units": 8}, 2, marks=LONG),
+        pytest.param(HISTORY | {"sampler": "ns", "devices": 2}, 2, marks=LONG),
     ],
-    ids=lambda case: "-".join(map(str, case.values())) if isinstance(case, dict) else "",
 )
 @pytest.mark.usefixtures("by_row")
 def test_training_by_row_is_training_by_adam(tiny, more, tables, monkeypatch):
@@ -224,68 +210,30 @@ def test_training_by_row_is_training_by_adam(tiny, more, tables, monkeypatch):
     trainer, state = trained(tiny, 12, **more)
     assert len(trainer.optimizer.tables) == tables
     _, expected = trained(tiny, 12, **more, optimizer="adam")
-    for one, other in zip(
-        jax.tree.leaves(state.parameters), jax.tree.leaves(expected.parameters), strict=True
-    ):
+    parameters = state.parameters, expected.parameters
+    for one, other in zip(*map(jax.tree.leaves, parameters), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-3)
         assert np.mean(np.abs(np.asarray(one) - np.asarray(other))) < 2e-5
 
 
-@pytest.mark.long_cases("adagrad")
-@pytest.mark.parametrize("optimizer", KINDS)
-def test_nothing_of_a_tables_size_is_made(tiny, optimizer):
-    """By XLA's account a step needs less memory than a number for each user or word; an update of
-    all rows needs more than a table.
-    """
+def test_nothing_of_a_tables_size_is_made(tiny):
+    """By XLA's account: a number a row is too much, where Adam needs four tables."""
     rows = 80_000
     wide = replace(tiny, n_users=rows, vocabulary=("",) * rows)
-    more = {"batch_size": 16, "encoder": "bow", "sampler": "ns", "dimension": 4}
-    needed = {}
-    for name in (optimizer, "adam"):
+    more, needed = {"batch_size": 16, "sampler": "ns", "dimension": 4}, {}
+    for name in ("row-adam", "adam"):
         trial = Trial(wide, config_of(**more, optimizer=name))
         batch = next(trial.batches())
         needed[name] = trial.trainer.step_bytes(trial.state, batch, trial.content)
-    assert needed[optimizer] < 4 * rows
+    assert needed["row-adam"] < 4 * rows
     assert needed["adam"] > 4 * 4 * rows
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("by_row")
-def test_padding_slots_change_nothing(tiny):
-    """More capacity names item 0 and its words: not a bit of its rows changes."""
-    trial = Trial(tiny, config_of(sampler="strat-ns"))
-    after = [
-        trial.trainer.step(copy_state(trial.state), trial.batch(0, slots), trial.content)[0]
-        for slots in (0, 150)
-    ]
-    for one, other in zip(*map(jax.tree.leaves, after), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-    touched = [found.touched for found in after]
-    np.testing.assert_array_equal(touched[0]["words"], touched[1]["words"])
-
-
-@pytest.mark.usefixtures("by_row")
-def test_checkpoints_change_no_bit(tiny, tmp_path):
-    """Rows rest in between."""
-    trial = Trial(tiny, config_of(sampler="ns", encoder="mf"))
-    trainer, state, content = trial.trainer, trial.state, trial.content
-    first, second = islice(trial.batches(), 2)
-    between, _ = trainer.step(state, first, content)
-    Checkpoints(tmp_path).save(between, {})
-    saved = Checkpoints(tmp_path).restore(trainer.shapes)
-    assert saved is not None
-    one, _ = trainer.step(between, second, content)
-    again, _ = trainer.step(saved.state, second, content)
-    for leaves in zip(*map(jax.tree.leaves, (one, again)), strict=True):
-        np.testing.assert_array_equal(*leaves)
 
 
 def test_auto_is_adam_where_tables_are_small(tiny, monkeypatch):
     """And by row from a size on, which is no part of the identity, for all samplers alike."""
     auto = config_of(optimizer="auto", encoder="mf", sampler="ns")
-    assert digest(auto) == digest(
-        complete(SMALL | {"learning_rate": RATE} | {"encoder": "mf", "sampler": "ns"})
-    )
+    unset = {"learning_rate": RATE, "encoder": "mf", "sampler": "ns"}
+    assert digest(auto) == digest(complete(SMALL | unset))
     trainer, state = Trainer.create(auto, tiny)
     assert not state.touched
     adam = optax.adam(0.1).init(state.parameters)
@@ -335,12 +283,6 @@ def test_weight_decay_spares_biases():
     np.testing.assert_allclose(decayed["kernel"], plain["kernel"] - RATE * 0.5 * 4, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({"weight_decay": 0.9, "learning_rate": 0.1}, "Use a weight_decay of 0.1 or less"),
-    ],
-)
-def test_what_cannot_work_is_refused(more, says):
-    with pytest.raises(UsageError, match=says):
-        config_of(**more)
+def test_a_decay_of_all_weights_is_refused():
+    with pytest.raises(UsageError, match="Use a weight_decay of 0.1 or less"):
+        config_of(weight_decay=0.9, learning_rate=0.1)

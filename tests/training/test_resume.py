@@ -24,7 +24,6 @@ from ncfbench.training import train as loops
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.trained import open_data, restore_trained
 
-STOPS = ((1,), (17,), (20, 36), (47,))
 ROWS = {"sampler": "neg", "loss": "hinge", "negatives": 2, "epochs": 1}
 ROWS |= {"optimizer": "row-adam", "weight_decay": 0.1}
 RIVALS = {"sampler": "ns", "loss": "softmax-logq", "batch_size": 24}
@@ -35,7 +34,10 @@ RIVALS |= {"item_block": 8, "epochs": 1, "coupling": "regularised"}
 @pytest.mark.parametrize(
     ("more", "stops", "by_row"),
     [
-        *(({"sampler": name}, stops, 0) for name in ("iid", "strat-ns") for stops in STOPS),
+        ({"sampler": "iid"}, (1,), 0),
+        ({"sampler": "iid"}, (17,), 0),
+        ({"sampler": "strat-ns"}, (20, 36), 0),
+        ({"sampler": "strat-ns"}, (47,), 0),
         (ROWS, (6, 12), 2),
         (RIVALS, (5,), 0),
     ],
@@ -43,22 +45,42 @@ RIVALS |= {"item_block": 8, "epochs": 1, "coupling": "regularised"}
 def test_an_interrupted_run_ends_with_the_same_curve(
     data_dir, tmp_path, monkeypatch, more, stops, by_row
 ):
-    """Stopped inside a block, at a probe and at an epoch's end; resumed once and twice.
-
-    Rows that rest where a run stops. The usual logQ, items in blocks, and free item vectors.
-    """
+    """Inside a block, at a probe, at an epoch's end; rows at rest; free item vectors."""
     if by_row:
         monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
     whole = train(data_dir, tmp_path / "w", **more)
     assert len(whole.environment["updated_by_row"]) == by_row
     assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
-    assert_resumes(data_dir, tmp_path, whole, stops, **more)
+    runs_dir = tmp_path / "runs [old] *{x}"
+    for began_at, stop in itertools.pairwise((0, *stops)):
+        progress = Said(stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(data_dir, runs_dir, progress=progress, **more)
+        assert progress.began_at == began_at
+        (folder,) = runs_dir.iterdir()
+        summary = runs.read(folder).summary
+        assert (summary["status"], summary["iterations"]) == ("interrupted", stop)
+    resumed = train(data_dir, runs_dir, **more)
+    assert len(list(runs_dir.iterdir())) == 1
+    assert figures(resumed) == figures(whole)
+    full = [row for row in resumed.timing if row["kind"] == "full"]
+    assert sum(row["iterations"] for row in full) == whole.summary["iterations"]
+    evaluated = [row["iteration"] for row in whole.curve if row["test_recall_at_50"] is not None]
+    for row in resumed.timing:
+        is_cut = any(
+            begin <= row["first_iteration"] < end and any(begin < stop < end for stop in stops)
+            for begin, end in itertools.pairwise((0, *evaluated))
+        )
+        assert row["resumed"] == (row["kind"] == "full" and is_cut)
+    assert {row["session"] for row in resumed.ledger} == set(range(1, len(stops) + 2))
+    wall = sum(row["seconds"] for row in resumed.ledger if row["thread"] == "main")
+    assert wall == pytest.approx(resumed.summary["wall_seconds"])
 
 
 def test_parameters_of_a_run_that_was_cut_are_up_to_date(data_dir, tmp_path, monkeypatch):
     """Inside a block, rows updated one by one wait for momentum and decay, but not whole tables."""
     monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
-    found = []
+    both = []
     for name in ("adam", "row-adam"):
         more = {"optimizer": name, "weight_decay": 0.1, "batch_size": 16, "sampler": "ns"}
         with pytest.raises(KeyboardInterrupt):
@@ -67,43 +89,8 @@ def test_parameters_of_a_run_that_was_cut_are_up_to_date(data_dir, tmp_path, mon
         record = runs.read(folder)
         assert record.curve[-1]["iteration"] < record.summary["iterations"] == 7
         _, best = restore_trained(record, open_data(record, data_dir, print), print)
-        found.append(best.parameters)
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=0, atol=1e-5), *found)
-
-
-def assert_resumes(data_dir, tmp_path, expected, stops, **more):
-    runs_dir = tmp_path / "runs [old] *{x}"
-    for number, stop in enumerate(stops):
-        progress = Said(stop)
-        with pytest.raises(KeyboardInterrupt):
-            train(data_dir, runs_dir, progress=progress, **more)
-        assert progress.began_at == (stops[number - 1] if number else 0)
-        (folder,) = runs_dir.iterdir()
-        record = runs.read(folder)
-        assert (record.summary["status"], record.summary["iterations"]) == ("interrupted", stop)
-    resumed = train(data_dir, runs_dir, **more)
-    assert len(list(runs_dir.iterdir())) == 1
-    assert figures(resumed) == figures(expected)
-    assert (
-        sum(row["iterations"] for row in resumed.timing if row["kind"] == "full")
-        == expected.summary["iterations"]
-    )
-    ends = [
-        0,
-        *(row["iteration"] for row in expected.curve if row["test_recall_at_50"] is not None),
-    ]
-    cut = [
-        (begin, end)
-        for begin, end in itertools.pairwise(ends)
-        for stop in stops
-        if begin < stop < end
-    ]
-    for row in resumed.timing:
-        inside = any(begin <= row["first_iteration"] < end for begin, end in cut)
-        assert row["resumed"] == (row["kind"] == "full" and inside)
-    assert {row["session"] for row in resumed.ledger} == set(range(1, len(stops) + 2))
-    wall = sum(row["seconds"] for row in resumed.ledger if row["thread"] == "main")
-    assert wall == pytest.approx(resumed.summary["wall_seconds"])
+        both.append(best.parameters)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=0, atol=1e-5), *both)
 
 
 @pytest.mark.parametrize("file", [40, pytest.param(21, marks=pytest.mark.long)])
@@ -134,9 +121,7 @@ def test_a_killed_run_ends_with_the_same_curve(data_dir, tmp_path, file):
 
 
 def test_a_long_block_has_checkpoints_too(data_dir, tmp_path, tiny, monkeypatch):
-    """An epoch without a probe may take hours. A checkpoint inside it changes no number, and a run
-    that is killed behind it continues from there; no time is marked as cut.
-    """
+    """They change no number; a run that is killed behind one continues from there."""
     more = {"probe_every": 1000, "optimizer": "row-adam", "weight_decay": 0.1}
     expected = train(data_dir, tmp_path / "whole", **more)
     monkeypatch.setattr(loops, "LONG_BLOCK_SECONDS", 0.0)
@@ -155,9 +140,9 @@ def test_a_long_block_has_checkpoints_too(data_dir, tmp_path, tiny, monkeypatch)
     assert said.began_at == 20
     assert ends_of(tiny)[0] < 20 < ends_of(tiny)[1]
     assert figures(resumed) == figures(expected)
-    whole = train(data_dir, tmp_path / "saved", **more)
-    assert figures(whole) == figures(expected)
-    assert not any(row["resumed"] for row in whole.timing)
+    saved = train(data_dir, tmp_path / "saved", **more)
+    assert figures(saved) == figures(expected)
+    assert not any(row["resumed"] for row in saved.timing)
 
 
 def test_a_resumed_run_holds_one_state(data_dir, tmp_path, monkeypatch):
@@ -191,14 +176,11 @@ def test_a_state_that_has_no_room_twice_is_trained(data_dir, tmp_path, whole, mo
     assert figures(record) == figures(whole)
     assert record.summary["step_iteration_seconds"] is None
     assert record.summary["full_iteration_seconds"] > 0
-    words = "Steps are not timed by themselves: memory has no room for a copy of the state."
-    assert said.texts.count(words) == 1
+    assert sum(text.startswith("Steps are not timed") for text in said.texts) == 1
 
 
 def test_a_damaged_checkpoint_costs_no_number(data_dir, tmp_path, tiny, whole, monkeypatch):
-    """It falls back on an older one; interrupted again before the damaged one, it still ends with
-    the same curve.
-    """
+    """Nor does another interruption before the damaged one."""
     monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path, progress=StopAt(42))

@@ -2,10 +2,7 @@
 
 import errno
 import os
-import time
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,19 +23,14 @@ from ncfbench.training.train import Run
 from ncfbench.training.trained import restore_trained
 from ncfbench.training.turns import Turns
 
+SHORT = {"encoder": "mf", "epochs": 1}
+
 
 def test_a_run_leaves_its_records(whole, tiny):
-    assert {path.name for path in whole.folder.iterdir()} == {
-        "config.json",
-        "environment.json",
-        "curve.parquet",
-        "evaluation.parquet",
-        "timing.parquet",
-        "ledger.parquet",
-        "summary.parquet",
-        "checkpoints",
-        ".lock",
-    }
+    tables = {"curve", "evaluation", "timing", "ledger", "summary"}
+    files = {"config.json", "environment.json", "checkpoints", ".lock"}
+    files |= {f"{name}.parquet" for name in tables}
+    assert {path.name for path in whole.folder.iterdir()} == files
     ends, summary = ends_of(tiny), whole.summary
     assert summary["status"] == "finished"
     assert summary["iterations"] == summary["planned_iterations"] == ends[-1]
@@ -59,86 +51,56 @@ def test_a_run_leaves_its_records(whole, tiny):
     assert summary["full_iteration_seconds"] > 0 < summary["step_iteration_seconds"]
 
 
-@pytest.mark.parametrize(
-    ("hold_out", "encoder", "is_warned"),
-    [("items", "mf", True), ("links", "mf", False), ("items", "bow", False)],
-)
-def test_what_cannot_be_ranked_is_said_first(tmp_path, hold_out, encoder, is_warned):
-    """Before anything is trained, with what to do; the run is trained all the same."""
-    sizes = {"users": 60, "items": 90, "links": 900, "topics": 5, "vocabulary_size": 70}
-    options = {"data_dir": tmp_path, "say": lambda text: None, "hold_out": hold_out}
-    prepare("synthetic", name="tiny", **options, **sizes)
-    said = Said()
-    record = train(tmp_path, tmp_path / "r", progress=said, encoder=encoder, epochs=1)
-    first = (
-        "Warning: nothing can be ranked: mf learns a vector for each item, and held-out items have"
-        " none. The run measures losses and times, and no recall. For recall prepare the data with"
-        " --hold-out links, or train with --encoder bow."
-    )
-    assert (said.texts[:1] == [first]) == is_warned
-    assert any("nothing can be ranked" in text for text in said.texts) == is_warned
-    assert (record.summary["recall_reason"] is not None) == is_warned
-
-
 def test_a_run_of_free_vectors(data_dir, tmp_path, monkeypatch):
-    """It has no recall and says why. Planning slots is charged to its own line of the ledger, not
-    to the checkpoint.
-    """
-    plan, skip = loops.plan_capacity, skippable_clock(monkeypatch)
+    """It warns first that nothing can be ranked. Planning is not charged to the checkpoint."""
+    plan, skip, said = loops.plan_capacity, skippable_clock(monkeypatch), Said()
 
     def slow(*arguments):
         skip(1000)
         return plan(*arguments)
 
     monkeypatch.setattr(loops, "plan_capacity", slow)
-    record = train(data_dir, tmp_path, encoder="mf", epochs=1, probe_every=1)
+    record = train(data_dir, tmp_path, progress=said, probe_every=1, **SHORT)
     seconds = {row["line"]: row["seconds"] for row in record.ledger if row["thread"] == "main"}
     assert seconds["initialising"] > 1000 > seconds["checkpoint"]
+    assert "nothing can be ranked: mf learns" in said.texts[0]
+    assert "--hold-out links, or train with --encoder bow." in said.texts[0]
     assert record.summary["test_recall_at_50"] is None
     assert "held-out items have none" in record.summary["recall_reason"]
 
 
-def test_one_seed_repeats_and_another_differs(data_dir, tmp_path, whole):
-    again = train(data_dir, tmp_path)
-    assert figures(again) == figures(whole)
-    other = train(data_dir, tmp_path, seed=1, epochs=1)
-    assert other.folder.name != again.folder.name
-    assert figures(other)[0] != figures(whole)[0]
-
-
 def test_a_finished_run_is_not_repeated(data_dir, whole, monkeypatch):
-    again = "trained again"
-    monkeypatch.setattr("ncfbench.training.train.Run", lambda *_, **__: pytest.fail(again))
+    monkeypatch.setattr("ncfbench.training.train.Run", None)
     said = Said()
-    found = train(data_dir, whole.folder.parent, progress=said)
-    assert found.folder == whole.folder
+    assert train(data_dir, whole.folder.parent, progress=said).folder == whole.folder
     assert said.texts == [f"Already finished: {whole.folder}. To train it again, use --again."]
 
 
 def test_again_replaces_a_run(data_dir, tmp_path):
-    small: dict[str, Any] = {"encoder": "mf", "epochs": 1}
-    first = train(data_dir, tmp_path, **small)
-    second = train(data_dir, tmp_path, again=True, **small)
+    """With the same numbers, and times that are measured anew; another seed has other numbers."""
+    first = train(data_dir, tmp_path, **SHORT)
+    second = train(data_dir, tmp_path, again=True, **SHORT)
     assert second.folder == first.folder
     assert figures(second) == figures(first)
-    assert second.timing != first.timing, "measured anew"
+    assert second.timing != first.timing
     assert {row["session"] for row in second.ledger} == {1}
+    other = train(data_dir, tmp_path, seed=1, **SHORT)
+    assert other.folder != first.folder
+    assert figures(other)[0] != figures(first)[0]
 
 
 def test_the_same_command_continues_its_run_and_no_other(data_dir, tmp_path):
     """The folder is that of settings, data and devices; a held one is refused."""
-    small: dict[str, Any] = {"encoder": "mf", "epochs": 2}
+    small = SHORT | {"epochs": 2}
     with pytest.raises(Interrupted) as caught:
         train(data_dir, tmp_path, progress=StopAt(5), **small)
     (folder,) = tmp_path.iterdir()
     assert caught.value.folder == folder
-    with (
-        locks.held(folder, "writing"),
-        pytest.raises(UsageError, match="Another process is writing"),
-    ):
+    refused = pytest.raises(UsageError, match="Another process is writing")
+    with locks.held(folder, "writing"), refused:
         train(data_dir, tmp_path, again=True, **small)
     assert runs.read(folder).summary["iterations"] == 5
-    assert train(data_dir, tmp_path, encoder="mf", epochs=3).folder != folder
+    assert train(data_dir, tmp_path, **SHORT).folder != folder
     said = Said()
     record = train(data_dir, tmp_path, progress=said, **small)
     assert (record.folder, said.began_at) == (folder, 5)
@@ -146,22 +108,18 @@ def test_the_same_command_continues_its_run_and_no_other(data_dir, tmp_path):
 
 
 def test_other_data_and_devices_are_other_runs(tmp_path):
-    config = complete(SMALL)
-    folder = runs.path_of(tmp_path, config, "f" * 64)
-    assert folder == runs.path_of(tmp_path, complete(SMALL), "f" * 64)
+    config, data = complete(SMALL), "f" * 64
+    folder = runs.path_of(tmp_path, config, data)
+    assert folder == runs.path_of(tmp_path, complete(SMALL), data)
     assert folder.name.startswith("tiny-bow-sg-strat-ns-seed0-")
-    others = [
-        runs.path_of(tmp_path, config, "0" * 64),
-        runs.path_of(tmp_path, replace(config, devices=2), "f" * 64),
-        runs.path_of(tmp_path, replace(config, learning_rate=0.5), "f" * 64),
-    ]
-    assert len({folder, *others}) == 4
+    others = [replace(config, devices=2), replace(config, learning_rate=0.5)]
+    folders = {runs.path_of(tmp_path, other, data) for other in others}
+    assert len({folder, runs.path_of(tmp_path, config, "0" * 64), *folders}) == 4
 
 
-def test_a_run_is_held_before_it_is_there(data_dir, tmp_path, monkeypatch):
+def test_a_run_is_held_before_it_is_there(tiny, tmp_path, monkeypatch):
     """No other process can take a new run before its maker holds it."""
-    seen: list[list[Path]] = []
-    write = runs.write_config
+    seen, write = [], runs.write_config
 
     def watched(folder, *more):
         with pytest.raises(UsageError), locks.held(folder, "writing"):
@@ -170,56 +128,57 @@ def test_a_run_is_held_before_it_is_there(data_dir, tmp_path, monkeypatch):
         write(folder, *more)
 
     monkeypatch.setattr(runs, "write_config", watched)
-    train(data_dir, tmp_path, encoder="mf", epochs=1)
-    assert seen == [[]]
+    with runs.held(tmp_path, complete(SMALL), tiny):
+        assert seen == [[]]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "row-adam"])
+def turns_of(dataset, config, locations):
+    """Return turns of runs that may not fail."""
+    content = DeviceContent.of(dataset, [config])
+    return Turns(dataset, content, locations, lambda: False, pytest.fail)
+
+
+@pytest.mark.parametrize("optimizer", ["row-adam", pytest.param("adam", marks=pytest.mark.long)])
 def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, monkeypatch, optimizer):
-    """Turns of one iteration and of some milliseconds, evaluated between two probes, interrupted
-    there and continued, end with the parameters of a run that trained alone, bit for bit. The best
-    evaluation's parameters are those that rank as it says, whose resting rows are up to date.
-    """
+    """Cut, evaluated between probes and continued, it ends as one that trained alone."""
     monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
     config = complete(SMALL | {"sampler": "ns", "optimizer": optimizer, "user_tower": "history"})
     locations = Locations(data_dir, tmp_path / "turns")
     alone = training.run(RunPlan.of(config, Locations(data_dir, tmp_path / "alone")))
-    content, stops = DeviceContent.of(tiny, [config]), [0.0, 0.004, 0.0, 0.0, 0.01]
-    folder, cut = None, 7
+    stops, folder, cut = [0.0, 0.004, 0.0, 0.0, 0.01], None, 7
     while folder is None or runs.read(folder).summary["status"] != "finished":
-        with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
+        with turns_of(tiny, config, locations) as turns:
             turns.open("", config, stops_at_epochs=False)
             run = turns.runs[""]
             folder = run.recorder.folder
             for turn in range(cut):
-                if "" in turns.runs:
-                    seconds = stops[turn % len(stops)]
-                    turns.take("", lambda run, seconds=seconds: run.train_for(seconds))
-                if turn % 3 == 0 and "" in turns.runs:
+                seconds = stops[turn % len(stops)]
+                if turns.take("", lambda run, seconds=seconds: run.train_for(seconds)):
+                    break
+                if turn % 3 == 0:
                     turns.take("", Run.evaluate)
                     assert run.is_evaluated
             turns.save()
-            if "" in turns.runs:
-                _assert_kept_best(runs.read(folder), tiny)
+            if turns.runs:
+                assert_kept_best(runs.read(folder), tiny)
         cut = 10**6
     ended = runs.read(folder)
-    assert ended.summary["iterations"] == alone.summary["iterations"]
-    arrays = [
-        dict(np.load(each.folder / "checkpoints" / f"{each.summary['iterations']}.npz"))
-        for each in (alone, ended)
-    ]
-    own = [name for name in arrays[0] if not name.startswith(("best", "document"))]
-    assert own
-    for name in own:
-        assert np.array_equal(arrays[0][name], arrays[1][name]), name
-    last = [each.curve[-1] for each in (alone, ended)]
-    assert last[0]["probe_loss"] == last[1]["probe_loss"]
-    assert last[0]["test_recall_at_50"] == last[1]["test_recall_at_50"]
+    last = ended.summary["iterations"]
+    assert last == alone.summary["iterations"]
+    arrays, expected = (
+        dict(np.load(record.folder / f"checkpoints/{last}.npz")) for record in (ended, alone)
+    )
+    names = [name for name in expected if not name.startswith(("best", "document"))]
+    assert names
+    for name in names:
+        assert np.array_equal(arrays[name], expected[name]), name
+    for name in ("probe_loss", "test_recall_at_50"):
+        assert ended.curve[-1][name] == alone.curve[-1][name]
     probes = {row["iteration"] for row in alone.curve}
     assert any(row["iteration"] not in probes for row in ended.curve), "evaluated between probes"
 
 
-def _assert_kept_best(record, dataset):
+def assert_kept_best(record, dataset):
     _, best = restore_trained(record, dataset, print)
     evaluations = Trial(dataset, record.config).evaluators.evaluate(best.parameters)
     (row,) = (row for row in record.curve if row["iteration"] == best.iteration)
@@ -228,29 +187,27 @@ def _assert_kept_best(record, dataset):
 
 
 def test_a_turn_ends_by_the_clock(tiny, data_dir, tmp_path, monkeypatch):
-    """Whatever an iteration takes: here 60 ms, of which three fit into 0.2 s and none into 0.01."""
-    step = Trainer.step
+    """Of iterations of 1/16 s three fit into 0.2 s, and none into 0.01."""
+    step, seconds = Trainer.step, [0.0]
 
     def slow(*arguments):
-        time.sleep(0.06)
+        seconds[0] += 1 / 16
         return step(*arguments)
 
     monkeypatch.setattr(Trainer, "step", slow)
-    config = complete(SMALL | {"sampler": "ns", "probe_every": 1000})
-    content, trained = DeviceContent.of(tiny), []
-    locations = Locations(data_dir, tmp_path)
-    with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
+    monkeypatch.setattr("time.perf_counter", lambda: seconds[0])
+    monkeypatch.setattr("time.perf_counter_ns", lambda: int(seconds[0] * 1e9))
+    config, trained = complete(SMALL | {"sampler": "ns", "probe_every": 1000}), []
+    with turns_of(tiny, config, Locations(data_dir, tmp_path)) as turns:
         turns.open("", config, stops_at_epochs=False)
         run = turns.runs[""]
-        for seconds in (0.2, 0.01, 0.2):
+        for limit in (0.2, 0.01, 0.2):
             before = run.iteration
-            turns.take("", lambda run, seconds=seconds: run.train_for(seconds))
+            turns.take("", lambda run, limit=limit: run.train_for(limit))
             trained.append(run.iteration - before)
-        assert run.iteration_seconds >= 0.06
+        assert run.iteration_seconds == 1 / 16
         assert run.recorder.last_row is None
-    assert 1 <= trained[0] <= 4
-    assert trained[1] == 1
-    assert 1 <= trained[2] <= 4
+    assert trained == [3, 1, 3]
 
 
 def test_divergence_names_the_iteration_and_keeps_rows(data_dir, tmp_path):
@@ -265,41 +222,33 @@ def test_divergence_names_the_iteration_and_keeps_rows(data_dir, tmp_path):
 
 
 def test_a_full_disk_is_said_and_loses_nothing(data_dir, tmp_path, monkeypatch):
-    small = {"encoder": "mf", "epochs": 1}
-
     def fail(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr("numpy.savez", fail)
         with pytest.raises(DataError, match="npz: No space left on device. Free some"):
-            train(data_dir, tmp_path, **small)
+            train(data_dir, tmp_path, **SHORT)
     (folder,) = tmp_path.iterdir()
+    assert not list(folder.glob("checkpoints/*"))
     assert runs.read(folder).curve[-1]["epoch"] == 1
-    assert train(data_dir, tmp_path, **small).summary["status"] == "finished"
+    assert train(data_dir, tmp_path, **SHORT).summary["status"] == "finished"
 
 
 @pytest.mark.long
 def test_recall_on_cold_items_is_far_above_chance(tmp_path):
-    record = training.run(
-        RunPlan.of(
-            complete({"dataset": "synthetic", "loss": "hinge", "epochs": 4}),
-            Locations(tmp_path, tmp_path / "r"),
-        )
-    )
+    config = complete({"dataset": "synthetic", "loss": "hinge", "epochs": 4})
+    record = training.run(RunPlan.of(config, Locations(tmp_path, tmp_path / "r")))
     chance = 50 / 640
     assert record.summary["test_recall_at_50"] > 3 * chance
 
 
 def test_a_run_stops_at_its_probes_alone(tiny, tmp_path, data_dir):
-    """Losses are those of a run that stops at epochs too, and is not evaluated within them; nobody
-    evaluates but who is asked to, and once. The end is evaluated all the same.
-    """
+    """It is evaluated where it is asked to, once, and at its end."""
     config = complete(SMALL | {"sampler": "ns", "probe_every": 20, "epochs": 2})
-    content, curves = DeviceContent.of(tiny), []
+    records = []
     for stops in (True, False):
-        locations = Locations(data_dir, tmp_path / str(stops))
-        with Turns[str](tiny, content, locations, lambda: False, pytest.fail) as turns:
+        with turns_of(tiny, config, Locations(data_dir, tmp_path / str(stops))) as turns:
             turns.open("", config, stops_at_epochs=stops)
             folder = turns.runs[""].recorder.folder
             turns.take("", lambda run: next(loops.train(run)))
@@ -307,15 +256,32 @@ def test_a_run_stops_at_its_probes_alone(tiny, tmp_path, data_dir):
                 turns.take("", Run.evaluate)
             while turns.runs:
                 turns.take("", lambda run: next(loops.train(run)))
-        assert folder is not None
-        curves.append(runs.read(folder))
-    often, rarely = ({row["iteration"]: row for row in each.curve} for each in curves)
+        records.append(runs.read(folder))
+    often, rarely = ({row["iteration"]: row for row in record.curve} for record in records)
     last = max(often)
     assert list(rarely) == [*range(0, last, 20), last]
     assert all(rarely[at]["probe_loss"] == often[at]["probe_loss"] for at in rarely)
     evaluated = [at for at in rarely if rarely[at]["test_recall_at_50"] is not None]
     assert evaluated == [20, last]
     assert often[20]["test_recall_at_50"] is None
-    kinds = [row["kind"] for row in curves[1].timing]
+    kinds = [row["kind"] for row in records[1].timing]
     assert kinds.count("evaluation") == 2
     assert "step" not in kinds
+
+
+def test_a_run_stops_patience_after_its_best(tmp_path):
+    """Its curve is the beginning of a longer run's, bit for bit; so too where it was cut."""
+    fast = {"epochs": 0, "patience": 2, "learning_rate": 0.3}
+    prepare("synthetic", name="tiny", data_dir=tmp_path, users=120, items=900, links=4000)
+    record = train(tmp_path, tmp_path / "a", **fast)
+    epochs = int(record.summary["epochs"])
+    assert (record.summary["status"], epochs) == ("finished", record.summary["reported_epoch"] + 2)
+    longer = train(tmp_path, tmp_path / "b", **fast | {"epochs": epochs + 1})
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, tmp_path / "c", progress=StopAt(record.curve[-2]["iteration"] + 1), **fast)
+    again = train(tmp_path, tmp_path / "c", **fast)
+    curve, other, resumed = (
+        [row["probe_loss"] for row in run.curve] for run in (record, longer, again)
+    )
+    assert curve == other[: len(curve)] == resumed
+    assert longer.summary["reported_epoch"] == record.summary["reported_epoch"]
