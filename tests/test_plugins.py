@@ -3,39 +3,37 @@
 import dataclasses
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import hardest
 import numpy as np
 import pytest
+from support.cli import check, invoke
 from support.records import make_run, write_run
 from support.training import train
-from typer.testing import CliRunner
 
 from ncfbench import catalog
-from ncfbench.cli import app
-from ncfbench.config import Locations, all_settings, complete, digest, setting_facts
+from ncfbench.catalog import BUILT_IN, find
+from ncfbench.config import all_settings, complete, digest, setting_facts
 from ncfbench.errors import UsageError
 from ncfbench.models.losses import SampledSoftmax
 from ncfbench.reporting.frames import group
 from ncfbench.runs import folder as runs
 from ncfbench.runs.labels import run_command, unusual_label
-from ncfbench.runs.plan import RunPlan
 from ncfbench.sweeps import grid as sweeps
 from ncfbench.sweeps.grid import read_sweep
-from ncfbench.training.run import run
 
-MODULE = '''
-import jax.numpy as jnp
-from flax import nnx
-from ncfbench.catalog import EncoderInfo, LossInfo, SamplerInfo
-from ncfbench.models.losses import Pairwise
-from ncfbench.sampling.batch import Shared
-from ncfbench.sampling.listed import NegativeSampler
+PAGE = (Path(__file__).parents[1] / "docs" / "integrate.md").read_text("utf-8")
+(DOCUMENTED,) = re.findall(r"```python\n(.*?)```", PAGE.split("\n## Plug-ins\n")[1], re.S)
+"""The classes Halved, SquaredHinge and Bag."""
+MODULE = f'''{DOCUMENTED}
+from ncfbench.catalog import *
+from ncfbench.models.losses import Loss
+from ncfbench.sampling import Sampler
 from ncfbench.sampling.shared import StratifiedSharingSampler
-from ncfbench.settings import Setting
+
+UNITS = Setting("bag_width", 8, "Length of a word's vector", at_least=1, tried=(4, 8))
 
 
 class Own(NegativeSampler):
@@ -47,71 +45,36 @@ class Own(NegativeSampler):
         settings=(Setting("emphasis", 1.0, "Weight of a negative link", panel="Sampler", above=0),),
     )
 
-    def assemble(self, draw, capacity=0):
-        batch = super().assemble(draw, capacity)
-        weight = batch.negatives.weight * self.weight_dtype.type(self.config.emphasis)
-        return batch._replace(negatives=batch.negatives._replace(weight=weight))
+
+class Sharing(StratifiedSharingSampler):
+    """Shared negatives, which say nothing of what they read."""
+
+    info = SamplerInfo(families=("pointwise",), shares_items=True)
 
 
-class Squared(Pairwise):
-    """A loss of two lines."""
-
+class Slow(SquaredHinge):
     info = LossInfo(
         learning_rate=0.005,
         uses=(),
         settings=(Setting("slack", 0.2, "Margin", panel="Training", at_least=0),),
     )
 
-    def __init__(self, slack):
-        self.slack = slack
-
-    @classmethod
-    def configured(cls, config):
-        return cls(config.slack)
-
-    def pair(self, positive, negative):
-        return jnp.square(jnp.maximum(negative - positive + self.slack, 0))
-
-
-class Bag(nnx.Module):
-    """The mean of the words."""
-
-    info = EncoderInfo(
-        uses=("word_dropout",),
-        settings=(Setting("bag_width", 8, "Length of a word's vector", at_least=1, tried=(4, 8)),),
-    )
-
-    def __init__(self, config, data, *, rngs):
-        self.words = nnx.Embed(data.words + 1, config.bag_width, rngs=rngs)
-        self.dense = nnx.Linear(config.bag_width, config.dimension, rngs=rngs)
-
-    def __call__(self, texts):
-        count = jnp.maximum(texts.present.sum(axis=1, keepdims=True), 1)
-        mean = (self.words(texts.tokens) * texts.present[..., None]).sum(axis=1) / count
-        return self.dense(mean)
-
-
-class Silent(Bag):
-    """It does not say what it reads."""
-
-    info = EncoderInfo(settings=Bag.info.settings)
-
 
 class SilentLoss(Pairwise):
-    """It declares nothing either."""
+    """It declares nothing."""
 
     def pair(self, positive, negative):
         return jnp.maximum(negative - positive + 0.5, 0)
 
 
-class Sharing(StratifiedSharingSampler):
-    """Shared negatives, a quarter of whose weight is gone."""
+class Wide(Bag):
+    info = EncoderInfo(uses=("word_dropout",), settings=(UNITS,))
 
-    info = SamplerInfo(families=("pointwise",), shares_items=True)
 
-    def assemble(self, draw, capacity=0):
-        batch = super().assemble(draw, capacity)
-        return batch._replace(negatives=Shared(batch.negatives.weight * 0.75))
+class Silent(Bag):
+    """It does not say what it reads."""
+
+    info = EncoderInfo(settings=(UNITS,))
 
 
 number = 3
@@ -128,45 +91,34 @@ def module(tmp_path, monkeypatch):
     return name
 
 
-def invoke(*words):
-    done = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def test_one_of_each_is_trained_by_own_settings(module, data_dir, tmp_path):
-    """--set and a file give a plug-in's settings; the report and its records name them."""
-    file = tmp_path / "own.toml"
-    file.write_text("slack = 0.3")
-    chosen = [
-        f"--sampler={module}:Own",
-        "--loss",
-        f"{module}:Squared",
-        "--encoder",
-        f"{module}:Bag",
-    ]
-    settings = [f"--set={name}={value}" for name, value in SMALL.items()]
+def test_the_documented_classes_are_trained_together(module, data_dir, tmp_path):
+    """--set and a file give their settings; the report and its records name them."""
+    (tmp_path / "own.toml").write_text("slack = 0.3")
+    kinds = {"sampler": "Halved", "loss": "SquaredHinge", "encoder": "Bag"}
+    words = [f"--{kind}={module}:{name}" for kind, name in kinds.items()]
+    given = SMALL | {"negatives": 4, "hidden_units": 6, "word_dimension": 8}
+    words += [f"--set={name}={value}" for name, value in given.items()]
+    words += [f"--config={tmp_path / 'own.toml'}", "--quiet", "--json"]
     folders = [f"--data-dir={data_dir}", f"--runs-dir={tmp_path / 'runs'}"]
-    given = ["--set", "bag_width=6", "--set", "emphasis=2", f"--config={file}"]
-    found = json.loads(invoke("run", *chosen, *settings, *given, *folders, "--quiet", "--json"))
-    own = {name: found["config"][name] for name in ("emphasis", "slack", "bag_width")}
-    assert own == {"emphasis": 2.0, "slack": 0.3, "bag_width": 6}
-    assert found["config"]["learning_rate"] == 0.005
+    done = invoke("run", *words, *folders)
+    check(done, 0)
+    config = json.loads(done.stdout)["config"]
+    assert (config["slack"], config["hidden_units"]) == (0.3, 6)
     (record,) = runs.read_all(tmp_path / "runs")[0]
-    assert record.config.bag_width == 6
+    assert record.config.hidden_units == 6
     assert record.curve[-1]["probe_loss"] < record.curve[0]["probe_loss"]
     assert ":" not in record.name
-    assert "Own" in invoke("report", *folders)
+    check(invoke("report", *folders), 0, "Halved")
 
 
 OTHERS = ("word_dimension", "stratum_size", "lstm_units")
 IDENTITY = [
-    *(("encoder", "Bag", name, name == "bag_width") for name in ("bag_width", *OTHERS)),
+    *(("encoder", "Wide", name, name == "bag_width") for name in ("bag_width", *OTHERS)),
     *(("encoder", "Silent", name, True) for name in ("bag_width", *OTHERS)),
     ("sampler", "Sharing", "negatives", True),
     ("sampler", "Own", "uniform_items", False),
     ("sampler", "Own", "negatives", True),  # used by its base class
-    *(("loss", "SilentLoss", name, True) for name in OTHERS),
+    ("loss", "SilentLoss", "lstm_units", True),
 ]
 
 
@@ -180,47 +132,37 @@ def test_settings_of_a_plugin_are_its_identity(module, kind, plugin, name, count
 
 
 def test_a_run_of_a_plugin_is_found_by_all_settings(module, tmp_path):
-    few, many = (
-        complete(SMALL | {"encoder": f"{module}:Silent", "lstm_units": units})
-        for units in (25, 200)
-    )
-    made = make_run(tmp_path, few, "data")
-    assert runs.path_of(tmp_path, few, "data") == made != runs.path_of(tmp_path, many, "data")
+    silent = SMALL | {"encoder": f"{module}:Silent"}
+    few, many = (complete(silent | {"lstm_units": units}) for units in (25, 200))
+    folder = make_run(tmp_path, few, "data")
+    assert runs.path_of(tmp_path, few, "data") == folder != runs.path_of(tmp_path, many, "data")
 
 
 def test_a_sweep_varies_the_settings_of_a_plugin(module):
     """Beside an encoder that has none of them."""
-    wanted = read_sweep(
-        "smoke",
-        flags={"encoder": f"{module}:Bag,mf", "sampler": "ns", "loss": "sg"},
-        assignments=["bag_width=4,5"],
-    )
+    flags = {"encoder": f"{module}:Wide,mf", "sampler": "ns", "loss": "sg"}
+    wanted = read_sweep("smoke", flags=flags, assignments=["bag_width=4,5"])
     cells, _ = sweeps.expand(wanted.axes)
     configs = [cell.config for cell in cells if cell.config.seed == 0]
-    widths = [dict(config.own).get("bag_width") for config in configs]
-    assert widths == [4, 5, None]
+    assert [dict(config.own).get("bag_width") for config in configs] == [4, 5, None]
     labels = sweeps.label_cells(cells).values()
     assert sum("bag_width=4" in label for label in labels) == len(cells) / 3
 
 
 def test_settings_of_a_sampler_distinguish_arms(module, tmp_path):
     """One comparison with the baseline; the second computation and the command agree."""
-    for sampler, ms, more in (
-        ("neg", 100.0, {}),
-        (f"{module}:Own", 20.0, {"emphasis": 3.0}),
-        (f"{module}:Own", 10.0, {}),
-    ):
+    own = f"{module}:Own"
+    for sampler, ms, more in (("neg", 100, {}), (own, 20, {"emphasis": 3.0}), (own, 10, {})):
         write_run(tmp_path, sampler, [3, 2, 1.0], ms, loss="log", encoder="mf", **more)
     (comparison,) = group(runs.read_all(tmp_path)[0])
-    own = [run.variant for run in comparison if run.config.sampler == f"{module}:Own"]
-    assert {variant.note("mf"): dict(variant.declared) for variant in own} == {
+    variants = [run.variant for run in comparison if run.config.sampler == own]
+    assert {variant.note("mf"): dict(variant.declared) for variant in variants} == {
         "": {"emphasis": 1.0},
         "emphasis=3.0": {"emphasis": 3.0},
     }
     assert unusual_label(comparison[0]) == ""
-    files = ["--runs-dir", str(tmp_path)]
-    assert "5.00" in invoke("report", *files)
-    assert "0 do not match" in invoke("report", *files, "--verify")
+    check(invoke("report", tmp_path), 0, "5.00")
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
     (thrice,) = (run.config for run in comparison if run.variant.note("mf"))
     words = run_command(thrice, {}).split()
     assert words[words.index("emphasis=3.0") - 1] == "--set"
@@ -229,9 +171,10 @@ def test_settings_of_a_sampler_distinguish_arms(module, tmp_path):
 def test_a_catalog_entry_is_all_that_a_name_needs(module, monkeypatch):
     """Options, checks and the settings reference follow from the record."""
     monkeypatch.setitem(catalog.SAMPLERS, "own", catalog.find_sampler(f"{module}:Own"))
-    monkeypatch.setitem(catalog.LOSSES, "squared", catalog.find_loss(f"{module}:Squared"))
-    monkeypatch.setitem(catalog.ENCODERS, "bag", catalog.find_encoder(f"{module}:Bag"))
+    monkeypatch.setitem(catalog.LOSSES, "squared", catalog.find_loss(f"{module}:Slow"))
+    monkeypatch.setitem(catalog.ENCODERS, "bag", catalog.find_encoder(f"{module}:Wide"))
     assert complete({"encoder": "bag", "sampler": "ns"}).bag_width == 8
+    assert complete({"loss": "squared", "sampler": "ns"}).learning_rate == 0.005
     with pytest.raises(UsageError, match="bag_width = 0: it must be at least 1"):
         complete({"encoder": "mf", "bag_width": 0})
     for row in (
@@ -246,7 +189,7 @@ def test_a_catalog_entry_is_all_that_a_name_needs(module, monkeypatch):
     ("settings", "words"),
     [
         ({"sampler": "{}:Own", "loss": "sg"}, ["serves pairwise losses only"]),
-        ({"sampler": "iid", "loss": "{}:Squared"}, ["a pairwise loss compares items"]),
+        ({"sampler": "iid", "loss": "{}:Slow"}, ["a pairwise loss compares items"]),
         ({"sampler": "{}:Bag"}, ["is no sampler", "subclass of ncfbench.sampling.Sampler"]),
         ({"sampler": "{}:Owl"}, ["has no 'Owl'", "did you mean 'Own'"]),
         ({"sampler": "{}:number"}, ["is not a class"]),
@@ -254,8 +197,9 @@ def test_a_catalog_entry_is_all_that_a_name_needs(module, monkeypatch):
         ({"sampler": "nowhere.at_all:Own"}, ["No module named", "Run from the folder"]),
         ({"loss": "{}:Own"}, ["is no loss", "Pointwise, Pairwise or Listwise"]),
         ({"encoder": "{}:number"}, ["is not a class", "with a __call__ method"]),
-        ({"encoder": "{}:Bag", "bag_width": 0}, ["bag_width = 0: it must be at least 1"]),
+        ({"encoder": "{}:Wide", "bag_width": 0}, ["bag_width = 0: it must be at least 1"]),
         ({"encoder": "mf", "bag_width": 5}, ["Unknown setting 'bag_width'"]),
+        ({"user_tower": "a:B"}, ["Unknown user tower 'a:B'", "Valid: table"]),
     ],
 )
 def test_what_cannot_work_is_refused_early(module, settings, words):
@@ -265,39 +209,60 @@ def test_what_cannot_work_is_refused_early(module, settings, words):
         assert word in str(caught.value)
 
 
-def test_the_documented_examples_are_right(data_dir, tmp_path, monkeypatch):
-    """The page's three classes, as they stand there, are trained together."""
-    page = (Path(__file__).parents[1] / "docs" / "integrate.md").read_text("utf-8")
-    (text,) = re.findall(r"```python\n(.*?)```", page.split("\n## Plug-ins\n")[1], re.S)
-    (tmp_path / "documented.py").write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    info = catalog.find_encoder("documented:Bag")
-    assert info.names == ("word_dimension", "word_dropout", "hidden_units")
-    chosen = {
-        "sampler": "documented:Halved",
-        "loss": "documented:SquaredHinge",
-        "encoder": "documented:Bag",
-        "negatives": 4,
-        "hidden_units": 6,
-        "slack": 0.3,
-    }
-    record = run(RunPlan.of(complete(SMALL | chosen), Locations(data_dir, tmp_path / "runs")))
-    assert record.curve[-1]["probe_loss"] < record.curve[0]["probe_loss"]
+WRONG_RECORDS = [
+    ("encoder", "Bag", "EncoderInfo(uses=('featurs',))", "did you mean 'features'"),
+    ("encoder", "Bag", "SamplerInfo()", "an encoder needs EncoderInfo"),
+    ("encoder", "Bag", "EncoderInfo(settings=(Setting('epochs', 3, ''),))", "a name that is taken"),
+    (
+        "encoder",
+        "Bag",
+        "EncoderInfo(settings=(Setting('rows', 0, 'Rows', at_least=1),))",
+        "rows = 0: it must be at least 1",
+    ),
+    ("encoder", "Bag", "EncoderInfo(use=())", "unexpected keyword argument 'use'"),
+    ("encoder", "object", "EncoderInfo()", "an encoder is a flax.nnx.Module"),
+    ("sampler", "NegativeSampler", "SamplerInfo(uses=())", "declares no families"),
+    ("sampler", "NegativeSampler", "SamplerInfo(families=('pairs',))", "declares no families"),
+    (
+        "sampler",
+        "NegativeSampler",
+        "SamplerInfo(families=FAMILIES, by_user={'uses': ('mask',)})",
+        "by_user of other fields than families and symbols",
+    ),
+    ("sampler", "Sampler", "SamplerInfo(families=FAMILIES)", "has no 'assemble'"),
+    ("loss", "SquaredHinge", "LossInfo(family='pointwise')", "its base class is pairwise"),
+    ("loss", "Loss", "LossInfo()", "is no loss; a loss is a subclass of Pointwise"),
+]
+
+
+@pytest.mark.parametrize(("kind", "base", "record", "words"), WRONG_RECORDS)
+def test_a_wrong_record_is_refused_by_name(kind, base, record, words, module, tmp_path):
+    text = f"from {module} import *\nclass Mine({base}):\n    info = {record}\n"
+    (tmp_path / f"wrong_{module}.py").write_text(text)
+    with pytest.raises(UsageError, match=r"Mine.*\.$") as caught:
+        complete({kind: f"wrong_{module}:Mine"})
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["sampler", "loss", "encoder"])
+def test_a_built_in_class_is_no_plug_in_of_another_kind(kind):
+    for other, infos in BUILT_IN.items():
+        for info in infos.values():
+            if kind != other and (kind, other) != ("encoder", "user_tower"):
+                with pytest.raises(UsageError, match=r"; an? .* is a"):
+                    find(kind, info.path)
 
 
 @pytest.mark.parametrize("kind", ["sampler", "loss", "encoder"])
 def test_the_page_names_every_attribute_of_a_record(kind):
     """In the table of attributes, or below it as those that a plug-in leaves alone."""
-    page = (Path(__file__).parents[1] / "docs" / "integrate.md").read_text("utf-8")
-    part = page.split("| attribute of `info` |")[1].split("\n- ")[0]
+    part = PAGE.split("| attribute of `info` |")[1].split("\n- ")[0]
     names = {field.name for field in dataclasses.fields(catalog.INFOS[kind])}
     assert names <= set(re.findall(r"`(\w+)`", part))
 
 
 def test_the_hardest_negatives_alone_count():
-    """The two of the highest scores that have weight, as in a softmax over these; the third is
-    linked.
-    """
+    """The two best with weight, as in a softmax over these; the third is linked."""
     loss, softmax = hardest.Hardest(2.0), SampledSoftmax(2.0)
     positive, negative = np.array([0.5]), np.array([[0.1, 0.9, 0.7, -0.3, 0.6]])
     weight = np.array([[3.0, 2.0, 0.0, 1.0, 4.0]])
@@ -305,9 +270,9 @@ def test_the_hardest_negatives_alone_count():
     assert whole == pytest.approx(softmax.rows(positive, negative, weight, None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hardest, "HARDEST", 2)
-        found = loss.batch_rows(positive, negative, weight, None)
+        two = loss.batch_rows(positive, negative, weight, None)
     weight[0, [0, 3]] = 0
-    assert found == pytest.approx(softmax.rows(positive, negative, weight, None))
+    assert two == pytest.approx(softmax.rows(positive, negative, weight, None))
 
 
 @pytest.mark.long
@@ -317,10 +282,8 @@ def test_the_example_of_a_loss_trains(data_dir, tmp_path):
     assert record.curve[-1]["probe_loss"] < record.curve[0]["probe_loss"]
 
 
-def test_modules_of_the_current_folder_are_found(tmp_path):
+def test_modules_of_the_current_folder_are_found(tmp_path, monkeypatch):
     (tmp_path / "herefile.py").write_text(MODULE)
-    script = "from ncfbench.catalog import find_sampler; print(find_sampler('herefile:Own').title)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "Own\n"
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    monkeypatch.chdir(tmp_path)
+    assert catalog.find_sampler("herefile:Own").title == "Own"
