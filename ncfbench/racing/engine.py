@@ -45,7 +45,7 @@ class Clock:
 
     budget_seconds: float
     reserve_seconds: float
-    began: float = field(default_factory=time.perf_counter)
+    began: float = field(default_factory=lambda: time.perf_counter())
 
     def __post_init__(self) -> None:
         if not 0 < self.budget_seconds < math.inf:

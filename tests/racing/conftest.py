@@ -1,19 +1,23 @@
-"""Races that end soon."""
+"""Races below the test's own folder, and races in virtual time."""
+
+from functools import partial
 
 import pytest
+from support.processes import World
 
-from ncfbench.racing import arm as arms
-from ncfbench.racing import pipeline
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """No second look at other programs, and little time to end."""
-    monkeypatch.setattr(pipeline.OtherPrograms, "describe", lambda _: None)
-    monkeypatch.setattr(arms, "GRACE_SECONDS", 0.3)
+from ncfbench.racing import arm, pipeline
 
 
 @pytest.fixture(autouse=True)
 def runs_dir(tmp_path, monkeypatch):
-    """Races are kept below the test's own folder."""
     monkeypatch.setenv("NCFBENCH_RUNS_DIR", str(tmp_path / "runs"))
+
+
+@pytest.fixture
+def world(monkeypatch):
+    """Virtual time, in which commands do what their scripts say."""
+    world = World()
+    monkeypatch.setattr("time.perf_counter", lambda: world.now)
+    monkeypatch.setattr(arm, "Process", world.start)
+    monkeypatch.setattr(pipeline, "Field", partial(arm.Field, ends=world))
+    return world

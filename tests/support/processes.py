@@ -5,7 +5,8 @@ import os
 import socket
 import subprocess
 import sys
-import time
+from collections import deque
+from threading import Event, Lock
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from ncfbench.auditing.gradients import flat
 from ncfbench.config import Locations, complete
 from ncfbench.distributed import FLAG
 from ncfbench.models.dropout import Dropout, rates_of
+from ncfbench.racing.process import LAST_LINES, Process
 from ncfbench.runs.plan import RunPlan
 from ncfbench.sampling import plan_capacity
 from ncfbench.training import run as training
@@ -177,12 +179,80 @@ def race(*words, code=0):
     return json.loads(done.stdout)
 
 
-def by_name(found):
-    return {arm["arm"]: arm for arm in found["arms"]}
+def by_name(answer):
+    return {arm["arm"]: arm for arm in answer["arms"]}
 
 
-def wait(condition):
-    deadline = time.monotonic() + RACE_LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.002)
+class FakeProcess(Process):
+    """A process that prints the lines of a script in virtual time."""
+
+    MEMORY = 2000
+
+    def __init__(self, world, script, metric):
+        self.world, self.script = world, deque(script)
+        self.readings, self.last_lines = [], deque(maxlen=LAST_LINES)
+        self.code = self.error = self.diverged = None
+        self._metric, self._lock, self._not_finite, self._counts = metric, Lock(), 0, True
+        self._known, self.group = [], 0
+        self._running, self._since, self.is_paused = 0.0, world.now, False
+
+    @property
+    def is_alive(self):
+        return bool(self.script)
+
+    def play(self):
+        """Do what is due: print a text, call a function, or end with a code."""
+        while self.script and not self.is_paused:
+            seconds, deed = self.script[0]
+            due = self._since + seconds - self._running
+            if due > self.world.now:
+                break
+            self.script.popleft()
+            if callable(deed):
+                deed()
+            elif isinstance(deed, str):
+                self._take([deed.encode()], due)
+            else:
+                self.code = deed
+            if not self.script:
+                self._running, self.is_paused = self._clock(due), True
+                self.code = self.code or 0
+
+    def end(self, deadline=0.0):
+        self.script.clear()
+
+    def memory_bytes(self):
+        return self.MEMORY
+
+    def _descendants(self):
+        return []
+
+
+class World(Event):
+    """Virtual time, in which commands print lines: the event that the arms of a race wait for.
+
+    Attributes:
+        scripts: by command, what it does, each with the seconds of running after which it does it.
+        begun: the commands that were started, in order.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.now, self.scripts, self.begun, self.processes = 100.0, {}, [], []
+
+    def start(self, command, metric, log, ends):
+        """Stand for :class:`Process`."""
+        self.begun.append(command)
+        self.processes.append(FakeProcess(self, self.scripts[command], metric))
+        return self.processes[-1]
+
+    def wait(self, timeout=None):
+        """Let the time pass; a wait of no seconds, too, takes a moment."""
+        self.now += max(timeout, 1e-6)
+        for process in self.processes:
+            process.play()
+
+
+def counted(count, pace=0.01, text="v={}", first=1):
+    """Return the script of a command that counts in even steps of time, and ends."""
+    return [(pace * n, text.format(first + n - 1)) for n in range(1, count + 1)]
