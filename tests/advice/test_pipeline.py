@@ -1,80 +1,111 @@
 """Whole races on data that train in a second: what they leave behind, and that they continue."""
 
+import itertools
 import json
 import re
 import shutil
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from support.cli import check, invoke
-from support.races import BUDGET, OTHERS, ask
+from support.races import ask, question_of
+from support.training import skippable_clock
 
 import ncfbench
 from ncfbench.advice import pipeline, summary
 from ncfbench.config import Locations
 from ncfbench.errors import DataError, UsageError
 from ncfbench.racing import pipeline as races
+from ncfbench.reporting.answers import worth
 from ncfbench.runs import folder as runs
 from ncfbench.runs.plan import RunPlan
+from ncfbench.statistics.ranking import NEAR, SHARE
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import contention
 from ncfbench.training import run as training
 
-SMALL = [
-    *("--metric", "recall@10", "--set", "epochs=4", "--set", "dimension=8"),
-    *("--try", "encoder=bow", "--try", "loss=sg", "--try", "batch_size=64"),
-    *("--try", "stratum_size=4", "--try", "negatives=10"),
-    *(word for name, (value,) in OTHERS.items() for word in ("--try", f"{name}={value}")),
-]
-"""The same on the command line."""
-FEW: dict[str, Any] = {"sampler": ("iid", "ns"), "learning_rate": (0.01,)}
-
-TWO: dict[str, Any] = {"sampler": ("iid", "ns"), "learning_rate": (0.01, 1e30)}
+FEW = {"sampler": ("iid", "ns"), "learning_rate": (0.01,)}
+TWO = FEW | {"learning_rate": (0.01, 1e30)}
 """Two samplers with a usual and an absurd learning rate."""
 
 
 @pytest.fixture(scope="module")
 def raced(data_dir, tmp_path_factory):
-    """A race of :data:`TWO`."""
-    return ask(data_dir, tmp_path_factory.mktemp("raced"), **TWO)[0]
+    """A race of :data:`TWO` beside what a killed one has left, with a further seed of two arms. A
+    step of iid takes 40 ms, one of ns 10 ms, and nothing else takes time.
+    """
+    folder = tmp_path_factory.mktemp("raced")
+    (left := folder / "advice" / question_of(**TWO).name / "some run").mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ncfbench.advice.race.MOST_SEEDS", 2)
+        skippable_clock(patch, lambda config: 0.04 if config.sampler == "iid" else 0.01)
+        race, _ = ask(data_dir, folder, **TWO)
+    assert race.folder == left.parent.with_name(f"{left.parent.name}-2")
+    assert [*left.parent.rglob("*")] == [left]
+    return race
 
 
 def test_a_race_leaves_ordinary_runs_and_an_answer(raced):
-    assert raced.answer.is_over
     answer = raced.answer
-    assert answer.best is not None
-    names = {path.name for path in raced.folder.iterdir() if path.is_file()}
-    assert names == {"answer.json", ".lock"}
+    assert answer.is_over
+    assert {path.name for path in raced.folder.iterdir() if path.is_file()} == {
+        "answer.json",
+        ".lock",
+    }
     records, problems = runs.read_all(raced.folder)
     assert problems == []
-    # Further seeds of what is recommended, and of the next one.
-    assert len(answer.best.runs) > 1
-    assert sum(len(each.runs) > 1 for each in answer.main) == 2
-    finished = [one for one in records if one.summary["status"] == "finished"]
-    assert {0, 1} <= {one.config.seed for one in finished}
-    turns = {one.environment["interleaved"][0] for one in finished}
-    assert len(turns) == 1  # all took turns
-    lost = [each for each in answer.arms if each.status == "diverged"]
+    good = [("finished", sampler, 0.01, seed) for sampler in ("iid", "ns") for seed in (0, 1)]
+    bad = [("diverged", sampler, 1e30, 0) for sampler in ("iid", "ns")]
+    ends = [
+        (run.summary["status"], run.config.sampler, run.config.learning_rate, run.config.seed)
+        for run in records
+    ]
+    assert sorted(ends) == sorted(good + bad)
+    assert len({run.environment["interleaved"][0] for run in records}) == 1, "all took turns"
+    assert [len(arm.runs) for arm in answer.main] == [2, 2]
+    lost = [arm for arm in answer.arms if arm.status == "diverged"]
     assert len(lost) == 2
-    assert all("not finite" in each.reason for each in lost)
-    assert all(each.config.learning_rate == 1e30 for each in lost)
+    assert all("not finite" in arm.reason for arm in lost)
+
+
+def test_an_answer_is_that_of_the_curves(raced):
+    """The level, and what the choice of a sampler is worth, by plain arithmetic."""
+    answer, column, tops = raced.answer, "validation_recall_at_10", {}
+    for arm in answer.main:
+        curves = []
+        for run in arm.runs.values():
+            rows = [row for row in run.curve if row[column] is not None]
+            points = {row["iteration"]: row[column] for row in rows}
+            curves.append({0: rows[0][f"{column}_chance"]} | points)
+        # The mean over seeds, at each evaluation of one of them, as far as the shortest goes.
+        end = min(map(max, curves))
+        tops[arm.name] = max(
+            np.mean([np.interp(at, [*curve], [*curve.values()]) for curve in curves])
+            for at in itertools.chain(*curves)
+            if at <= end
+        )
+    assert {arm.name: -arm.level for arm in answer.main} == pytest.approx(tops)
+    assert answer.target == pytest.approx(-SHARE * max(tops.values()))
+    assert tops[answer.best.name] >= NEAR * max(tops.values())
+    (row,) = worth(answer)
+    assert (row.choice, {row.value, answer.best.config.sampler}) == ("sampler", {"iid", "ns"})
+    shown = raced.document
+    assert [choice["choice"] for choice in shown["worth"]] == ["sampler"]
+    assert shown["metric"] == "recall@10"
 
 
 def test_a_race_fits_the_floors_that_have_time(raced, data_dir):
-    """Once, beside the data: the same question again, or another one, fits none of them. All of
-    them rank all of the few validation items, which puts none of them before another.
+    """Once, beside the data. All of them rank all of the few validation items, which puts none of
+    them before another.
     """
-    answer = raced.answer
-    assert {floor.row["floor"] for floor in answer.floors} == {"profile", "ridge", "denoised"}
-    assert not answer.unfitted
     kept = tables.read_rows(data_dir / "tiny/floors.parquet", schemas.FLOOR)
     assert {row["validation_recall_at_50"] for row in kept} == {1.0}
     by_name = {row["floor"]: row for row in kept}
-    shown = [dict(floor.row) for floor in answer.floors]
+    shown = [dict(floor.row) for floor in raced.answer.floors]
     assert shown == [by_name[name] for name in ("profile", "ridge", "denoised")]
+    assert not raced.answer.unfitted
 
 
 @pytest.mark.long
@@ -113,40 +144,12 @@ def test_an_interrupted_race_answers(data_dir, tmp_path):
     assert (cut.folder / "answer.json").read_bytes() == before
 
 
-def test_a_race_is_raced_again_in_a_folder_of_its_own(data_dir, tmp_path):
-    """A killed one left its runs there."""
-    first, _ = ask(data_dir, tmp_path, **FEW)
-    kept = {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()}
-    again, _ = ask(data_dir, tmp_path, **FEW)
-    assert again.folder == first.folder.with_name(f"{first.folder.name}-2")
-    assert kept == {path: path.read_bytes() for path in kept}
-    assert len(again.answer.arms) == len(first.answer.arms)
-
-
 def test_the_winner_is_trained_on_by_run(data_dir, raced, monkeypatch):
     steps = dict(summary.next_steps(raced.answer, raced.folder, {"--data-dir": str(data_dir)}))
     command = steps["To train on from where the race left it"].split()[1:]
     check(invoke(*command, "--json"), 0)  # finished already: found, and not trained again
     records, _ = runs.read_all(raced.folder)
     assert len(records) == len(list(raced.folder.glob("*/config.json")))
-
-
-def test_from_python(data_dir, tmp_path):
-    found = ncfbench.advise(
-        "tiny",
-        tried={
-            **{"encoder": ["bow"], "loss": ["hinge"], "sampler": ["neg", "ns"]},
-            **{"batch_size": [64], "negatives": [10], "learning_rate": [0.1]},
-            **OTHERS,
-        },
-        budget_seconds=BUDGET,
-        data_dir=data_dir,
-        runs_dir=tmp_path,
-        dimension=8,
-        epochs=4,
-    )
-    names = [arm.name for arm in found.answer.arms]
-    assert sorted(names) == ["bow hinge neg", "bow hinge ns"]
 
 
 @pytest.mark.parametrize(
@@ -182,20 +185,32 @@ def test_bad_input_is_one_sentence(data_dir, tmp_path, words, code, message):
     check(found, code, message)
 
 
-def test_the_command_prints_the_answer(data_dir, tmp_path, monkeypatch):
+def test_from_python_and_the_command_line(data_dir, tmp_path, raced, monkeypatch):
+    """The same question; the command prints the answer, in 80 columns or as JSON."""
+    asked = []
+
+    def answer_question(question, locations, budget, **_):
+        asked.append((question.name, locations, budget))
+        return raced
+
+    monkeypatch.setattr(pipeline, "answer_question", answer_question)
     monkeypatch.setenv("COLUMNS", "80")
-    words = ["advise", "tiny", "--budget", "2000m", *SMALL]
-    words += ["--try", "sampler=iid,ns", "--try", "learning_rate=0.01"]
-    words += ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
-    printed = invoke(*words, "--quiet")
+    tried = {"encoder": ["bow"], "sampler": ["iid", "ns"], "batch_size": [64]}
+    where = {"data_dir": data_dir, "runs_dir": tmp_path}
+    more = {"metric": "recall@10", "budget_seconds": 120.0, "dimension": 8}
+    assert ncfbench.advise("tiny", tried=tried, **where, **more) is raced
+    words = ["advise", "tiny", "--budget", "2m", "--metric", "recall@10", "--set", "dimension=8"]
+    words += ["--try", "encoder=bow", "--try", "sampler=iid,ns", "--try", "batch_size=64"]
+    words += ["--data-dir", data_dir, "--runs-dir", tmp_path, "--quiet"]
+    printed = invoke(*words)
     check(printed, 0, "se --encoder bow --loss sg --sampler", "How far to trust it:")
     check(printed, 0, "What ranks best soonest: tiny, recall@10", "ncfbench run --dataset")
     prose = printed.stdout.partition("To be surer")[0]
     assert max(len(line) for line in prose.splitlines() if line[:1] != " ") <= 80
     assert not re.search(r"[a-z]-$", prose, re.M), "no flag is cut at a hyphen"
-    found = json.loads(invoke(*words, "--quiet", "--json").stdout)
-    assert found["recommended"] in {each["name"] for each in found["arms"]}
-    assert tables.read_json(Path(found["folder"]) / "answer.json") == found
+    document = json.loads(invoke(*words, "--json").stdout)
+    assert document == tables.read_json(raced.folder / "answer.json")
+    assert asked == [asked[0]] * 3
 
 
 def _after(count):

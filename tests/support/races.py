@@ -43,12 +43,16 @@ BUDGET = 1e5
 """Runs of four epochs are finished within the first rung, a sixtieth of it."""
 
 
-def ask(data_dir, runs_dir, *, budget=BUDGET, encoder="bow", metric="recall@10", **tried):
-    question = Question(FIXED | {"encoder": encoder}, metric, ASKED | tried)
-    locations = Locations(data_dir, runs_dir)
-    progress = Mock(Progress)
-    found = pipeline.answer_question(question, locations, budget, progress=progress)
-    return found, [call.args[0] for call in progress.say.call_args_list]
+def question_of(encoder="bow", metric="recall@10", **tried):
+    return Question(FIXED | {"encoder": encoder}, metric, ASKED | tried)
+
+
+def ask(data_dir, runs_dir, *, budget=BUDGET, **asked):
+    """Hold a race, and return its answer and what it said."""
+    locations, progress = Locations(data_dir, runs_dir), Mock(Progress)
+    question = question_of(**asked)
+    outcome = pipeline.answer_question(question, locations, budget, progress=progress)
+    return outcome, [call.args[0] for call in progress.say.call_args_list]
 
 
 SMALL = RUN | {

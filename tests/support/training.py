@@ -3,10 +3,10 @@
 import os
 import signal
 import statistics
-import time
 from collections import Counter
 from functools import cached_property
 from itertools import islice
+from threading import Lock
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -186,17 +186,26 @@ def recall_of_lists(folder, dataset):
     return statistics.fmean(hits[user] / count for user, count in linked.items())
 
 
-def skippable_clock(patch):
-    """Return a function that moves the clocks of runs on by some seconds, without a wait."""
-    skipped, real = [0.0], time.perf_counter
+def skippable_clock(patch, step_seconds=lambda config: 0.0):
+    """Let the clocks of runs go on by these seconds of each training step, and by a moment whenever
+    they are read; return a function that moves them on.
+    """
+    lock, now, step = Lock(), [100.0], Trainer.step
 
-    def now():
-        return real() + sum(skipped)
+    def skip(seconds=1e-6):
+        with lock:
+            now[0] += seconds
+            return now[0]
 
-    patch.setattr(time, "perf_counter", now)
-    patch.setattr(time, "perf_counter_ns", lambda: int(now() * 1e9))
-    patch.setattr(Ledger.__init__, "__defaults__", (now,))
-    return skipped.append
+    def timed(trainer, *arguments):
+        skip(step_seconds(trainer.config))
+        return step(trainer, *arguments)
+
+    patch.setattr(Trainer, "step", timed)
+    patch.setattr("time.perf_counter", skip)
+    patch.setattr("time.perf_counter_ns", lambda: int(skip() * 1e9))
+    patch.setattr(Ledger.__init__, "__defaults__", (skip,))
+    return skip
 
 
 def figures(record):
