@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from numpy._core import _multiarray_umath
@@ -33,7 +32,7 @@ print(json.dumps([os.getpid(), sys.argv[1:], seen, allocator.describe()]))
     ],
 )
 def test_jemalloc_is_loaded_unless_the_user_chose(monkeypatch, set_, is_loaded):
-    started: list[Any] = []
+    started = []
     monkeypatch.setattr(os, "environ", set_)
     monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments[2]))
     monkeypatch.setattr(allocator, "find_library", lambda: "/l/libj.so")
@@ -68,15 +67,11 @@ def test_it_is_loaded_by_one_restart(tmp_path):
     variables = {name: value for name, value in os.environ.items() if name not in names}
     variables |= {"PYTHONPATH": str(Path(allocator.__file__).parents[2])}
     words = ["run", "--loss", "a b", "ä"]
-    process = subprocess.Popen(
-        [sys.executable, "-X", "utf8", str(script), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=variables,
-    )
+    command = [sys.executable, "-X", "utf8", str(script), *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, env=variables, **pipes)
     output, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (0, ""), errors
+    assert (process.returncode, errors) == (0, "")
     assert json.loads(output) == [process.pid, words, [None, None], "jemalloc"]
 
 

@@ -1,7 +1,6 @@
 """The cache of compiled programs: across processes, and beside users' own settings of JAX."""
 
 import os
-import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -9,9 +8,8 @@ from pathlib import Path
 
 import jax
 import pytest
-from support.training import train
+from support.training import figures, train
 
-from ncfbench.runs import folder as runs
 from ncfbench.timing import compile_cache
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.training.inference import compiled_once
@@ -78,23 +76,18 @@ def test_the_users_own_settings_are_left_alone(cache, monkeypatch):
     assert keep_compiled(pytest.fail) is None
     assert jax.config.values[FOLDER] == "/own"
     assert not cache.exists()
-    jax.config.update(FOLDER, None)
     monkeypatch.setenv(LEAST.upper(), "1000")
-    assert keep_compiled(pytest.fail) is not None
-    assert jax.config.values[LEAST] == 1.0
-    jax.config.update(FOLDER, None)
-    monkeypatch.delenv(LEAST.upper())
-    folder = keep_compiled(pytest.fail)
-    assert folder is not None
-    assert folder.parent == cache / "compiled"
-    assert jax.config.values[FOLDER] == str(folder)
-    assert jax.config.values[LEAST] == 0
+    for least in (1.0, 0):
+        jax.config.update(FOLDER, None)
+        folder = keep_compiled(pytest.fail)
+        assert folder.parent == cache / "compiled"
+        assert (jax.config.values[FOLDER], jax.config.values[LEAST]) == (str(folder), least)
+        monkeypatch.delenv(LEAST.upper(), raising=False)
 
 
 def test_the_cache_is_bounded(cache, monkeypatch):
     """Programs that were read or written longest ago go, and no more than must."""
     folder = keep_compiled(pytest.fail)
-    assert folder is not None
     for age in range(8):
         (folder / f"{age}-cache").write_bytes(b"0" * 100)
         os.utime(folder / f"{age}-cache", (1e9 - 10 * age, 1e9 - 10 * age))
@@ -107,42 +100,27 @@ def test_the_cache_is_bounded(cache, monkeypatch):
 
 
 def test_a_second_start_of_a_run_compiles_nothing(data_dir, tmp_path):
-    """Its programs are read from the cache, all of them, in another folder of runs."""
-    counts: Counter[str] = Counter()
+    """Its programs are read from the cache, all of them, in another folder of runs, and they are
+    the same.
+    """
+    counts, curves = Counter(), []
     jax.monitoring.register_event_listener(lambda event, **_: counts.update([event]))
     for folder in ("first", "second"):
         jax.clear_caches()
         for kept in (program_of, compiled_once):
             kept.cache_clear()
         counts.clear()
-        train(data_dir, tmp_path / folder, sampler="ns", encoder="bow", epochs=1)
+        record = train(data_dir, tmp_path / folder, sampler="ns", epochs=1)
+        curves.append(figures(record))
     assert counts["/jax/compilation_cache/cache_misses"] == 0
     assert counts["/jax/compilation_cache/cache_hits"] > 15
+    assert curves[0] == curves[1]
 
 
 def test_a_folder_that_cannot_be_written_is_reported(cache):
     cache.touch()
-    said: list[str] = []
+    said = []
     assert keep_compiled(said.append) is None
     assert "Compiled programs are not kept" in said[0]
     assert "Not a directory" in said[0]
     assert jax.config.values[FOLDER] is None
-
-
-@pytest.mark.long
-def test_a_run_with_the_cache_is_the_same_run(data_dir, tmp_path):
-    words = shlex.split("run --dataset tiny --sampler ns --batch-size 128 --epochs 1 --quiet")
-    curves, programs = [], []
-    for number in range(2):
-        locations = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / f"runs{number}")]
-        variables = {"NCFBENCH_CACHE_DIR": str(tmp_path / "cache")}
-        subprocess.run(
-            [sys.executable, "-m", "ncfbench", *words, *locations],
-            env={**os.environ, **variables},
-            check=True,
-        )
-        (folder,) = (tmp_path / f"runs{number}").iterdir()
-        curves.append([{**row, "train_seconds": None} for row in runs.read(folder).curve])
-        programs.append(sorted((tmp_path / "cache" / "compiled").rglob("*-cache")))
-    assert programs[0] == programs[1] != [], "the second start has compiled nothing"
-    assert curves[0] == curves[1]

@@ -4,37 +4,28 @@ import os
 import signal
 import subprocess
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from support.training import Said
+from support.training import Said, train
 
-from ncfbench.config import Locations, complete
-from ncfbench.runs.plan import RunPlan
 from ncfbench.timing import contention
 from ncfbench.timing.contention import OtherPrograms
-from ncfbench.training import run as training
 
 MEASURE = OtherPrograms.cores
 """The method itself, which other tests do without."""
 
 
-@pytest.fixture
-def busy():
-    """A program that this process did not start: the shell between both has ended."""
+@pytest.mark.long
+def test_a_busy_program_is_measured(monkeypatch):
+    """One that this process did not start: the shell between both has ended."""
     loop = "timeout --foreground 20 sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $!"
     shell = subprocess.Popen(["sh", "-c", loop], stdout=subprocess.PIPE, start_new_session=True)
     shell.communicate()
-    yield
-    # All of its session: timeout alone may end before it has learned to end the loop.
-    os.killpg(shell.pid, signal.SIGKILL)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("busy")
-def test_a_busy_program_is_measured(monkeypatch):
     monkeypatch.setattr(contention, "LEAST_SECONDS", 2.0)
-    assert MEASURE(OtherPrograms()) > 0.05
+    try:
+        assert MEASURE(OtherPrograms()) > 0.05
+    finally:  # all of its session: timeout alone may end before it has learned to end the loop
+        os.killpg(shell.pid, signal.SIGKILL)
 
 
 def test_use_is_busy_seconds_less_own_ones(monkeypatch):
@@ -42,7 +33,7 @@ def test_use_is_busy_seconds_less_own_ones(monkeypatch):
     cores = [SimpleNamespace(user=90.0, system=9.0), SimpleNamespace(user=5.0, system=3.0)]
     child = SimpleNamespace(cpu_times=lambda: SimpleNamespace(user=0.25, system=0.0))
     times = SimpleNamespace(user=0.25, system=0.25, children_user=0.75, children_system=0.25)
-    own: Any = SimpleNamespace(cpu_times=lambda: times, children=lambda recursive: [child])
+    own = SimpleNamespace(cpu_times=lambda: times, children=lambda recursive: [child])
     monkeypatch.setattr(contention.psutil, "cpu_times", lambda percpu: cores)
     monkeypatch.setattr(contention.psutil, "Process", lambda: own)
     monkeypatch.setattr(contention, "own_cores", lambda: [1])
@@ -61,7 +52,7 @@ def test_cores_are_seconds_over_time(monkeypatch):
 def test_only_a_busy_machine_is_said(monkeypatch):
     """Two cores: from 0.4 on."""
     monkeypatch.setattr(contention, "own_cores", lambda: [0, 1])
-    said: list[str] = []
+    said = []
     for used in (0.39, 1.3):
         monkeypatch.setattr(OtherPrograms, "cores", lambda self, used=used: used)
         OtherPrograms().warn(said.append)
@@ -72,15 +63,8 @@ def test_only_a_busy_machine_is_said(monkeypatch):
 def test_a_run_warns_and_records(data_dir, tmp_path, monkeypatch):
     """Before and after training; one that is finished already takes no times."""
     monkeypatch.setattr(OtherPrograms, "cores", lambda self: 64.0)
-    said = Said()
-    small = {"dataset": "tiny", "encoder": "mf", "batch_size": 64, "epochs": 1, "dimension": 8}
-    for _ in range(2):
-        record = training.run(
-            RunPlan.of(complete(small), Locations(data_dir, tmp_path)), progress=said
-        )
+    for expected in (["Warning"] * 2, []):
+        record = train(data_dir, tmp_path, encoder="mf", epochs=1, progress=(said := Said()))
+        warnings = [text for text in said.texts if text.startswith("Warning: other programs use 6")]
+        assert [text.partition(":")[0] for text in warnings] == expected
     assert record.environment["other_programs_cores"] == 64
-    del said.texts[0]  # nothing can be ranked
-    assert [text.split(" of ")[0] for text in said.texts[:2]] == [
-        "Warning: other programs use 64.0"
-    ] * 2
-    assert [text.split(":")[0] for text in said.texts[2:]] == ["Already finished"]

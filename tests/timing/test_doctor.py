@@ -2,19 +2,20 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
 from support.cli import check, invoke
 
 from ncfbench.timing import doctor, environment
 
-HEALTHY: dict[str, Any] = {"key": "abc", "time": "2026-01-01", "commit": None}
-HEALTHY |= {"cpu": "A processor", "cores": 4, "machine_cores": 4, "core_quota": None}
-HEALTHY |= {"memory_bytes": 16 * 2**30, "accelerators": []}
-HEALTHY |= {"devices": [{"kind": "cpu", "platform": "cpu"}]}
-HEALTHY |= {"system": "Linux 6", "python": "3.11.7", "packages": {"jax": "0.10.2"}}
-HEALTHY |= {"variables": {}, "allocator": "jemalloc", "ncfbench": "0.1.0"}
+HEALTHY = {
+    **{"key": "abc", "time": "2026-01-01", "commit": None, "cpu": "A processor"},
+    **{"cores": 4, "machine_cores": 4, "core_quota": None, "memory_bytes": 16 * 2**30},
+    **{"accelerators": [], "devices": [{"kind": "cpu", "platform": "cpu"}], "variables": {}},
+    **{"system": "Linux 6", "python": "3.11.7", "packages": {"jax": "0.10.2"}},
+    **{"allocator": "jemalloc", "ncfbench": "0.1.0"},
+}
+GPU = {"devices": [{"kind": "NVIDIA H100", "platform": "gpu"}], "accelerators": ["NVIDIA H100"]}
 FAULTS = [
     ({"accelerators": ["NVIDIA H100, 580.1"]}, "JAX does not use it"),
     (
@@ -27,15 +28,9 @@ FAULTS = [
 ]
 
 
-def test_a_healthy_machine_has_no_warning():
-    assert not list(doctor.warnings(HEALTHY))
-    used: dict[str, Any] = {"devices": [{"kind": "NVIDIA H100", "platform": "gpu"}]}
-    used |= {"accelerators": ["NVIDIA H100"], "allocator": "glibc"}
-    assert not list(doctor.warnings(HEALTHY | used))
-
-
 @pytest.mark.parametrize(("fault", "text"), FAULTS)
 def test_each_fault_gives_one_warning(fault, text):
+    assert not [*doctor.warnings(HEALTHY), *doctor.warnings(HEALTHY | GPU | {"allocator": "glibc"})]
     (warning,) = doctor.warnings(HEALTHY | fault)
     assert text in warning
 
@@ -57,18 +52,17 @@ def test_from_the_command_line(monkeypatch):
     assert "Error" not in bad.stderr
 
 
-def test_this_machine_is_described():
+def test_an_environment_is_its_machine_and_allocator():
+    """What only informs makes no other one, nor does an allocator of the system."""
     described = environment.describe()
-    assert set(HEALTHY) <= set(described)
-    json.dumps(described)
-    assert described["key"] == environment.key(described)
+    assert set(HEALTHY) <= set(json.loads(json.dumps(described)))
     assert described["cpu"]
-    # What only informs does not make another environment of the same machine.
-    assert environment.key(described | {"time": "later", "memory_bytes": 1}) == described["key"]
-    assert environment.key(described | {"cores": 99}) != described["key"]
-
-
-def test_jemalloc_is_another_environment():
-    """Those of the system have no part in a key."""
+    key = described["key"]
+    for more, is_same in (
+        ({}, True),
+        ({"time": "later", "memory_bytes": 1}, True),
+        ({"cores": 99}, False),
+    ):
+        assert (environment.key(described | more) == key) == is_same
     keys = [environment.key(HEALTHY | {"allocator": name}) for name in ("glibc", "system")]
     assert keys[0] == keys[1] != environment.key(HEALTHY)
