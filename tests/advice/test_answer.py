@@ -15,10 +15,25 @@ from ncfbench.advice import summary
 from ncfbench.advice.answer import STAYED, by_validation
 from ncfbench.advice.question import Question
 from ncfbench.cli.output import json_text
+from ncfbench.errors import UsageError
 from ncfbench.reporting.arms import rank_soonest
 from ncfbench.reporting.floors import floors_of
 from ncfbench.reporting.render.terminal import make_console, show
-from ncfbench.reporting.views.sentences import tied_sentence, worth_sentence
+from ncfbench.reporting.views.sentences import worth_sentence
+from ncfbench.runs.quality import chance
+
+
+def document_of(answer, folder=Path("runs")):
+    return json.loads(json_text(summary.as_json(answer, folder, {})))
+
+
+def cells_of(answer):
+    (table,) = summary.answer_tables(answer)
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+def with_floors(answer, *rows, **more):
+    return dataclasses.replace(answer, floors=floors_of(rows), **more)
 
 
 @pytest.fixture(scope="module")
@@ -45,53 +60,44 @@ def answer(tmp_path_factory, tiny):
 
 
 def test_an_answer_names_the_best_its_ties_and_the_level(answer):
-    assert answer.best is not None
+    """And how each arm ended, in JSON too."""
     assert answer.best.name == "strat-ns lr=0.02"
-    assert [each.name for each in answer.ties] == ["ns"]
+    assert [arm.name for arm in answer.ties] == ["ns"]
     assert answer.target == pytest.approx(-0.38)
-    (slow,) = (arm for arm in answer.arms if arm.status == "slower")
-    assert slow.behind is not None
-    # 388.9 iterations of 40 ms over 288.9 of 10.
-    assert slow.behind.value == pytest.approx(5.385, rel=0.01)
-    assert slow.behind.seeds == 2
-    assert [arm.status for arm in answer.arms] == [
-        "recommended",
-        "tied",
-        "slower",
-        "left",
-        "diverged",
+    document = document_of(answer)
+    ends = [(row["status"], row["times_slower"]) for row in document["arms"]]
+    # 388.9 iterations of 40 ms over 288.9 of 10, by two seeds.
+    slower = pytest.approx(5.385, rel=0.01)
+    tied = pytest.approx(1.1, rel=0.01)
+    assert ends == [
+        *(("recommended", None), ("tied", tied), ("slower", slower)),
+        *(("left", None), ("diverged", None)),
     ]
-
-
-@pytest.mark.parametrize(
-    ("ridge", "verdict"),
-    [
-        (0.567, "Training is not worth it: the trained arm has -0.167 ± 0.007 over ridge"),
-        (0.4, "Training is not clearly worth it: the trained arm has +0.000 ± 0.007 over ridge"),
-        (0.2, "Training is worth it: the trained arm has +0.200 ± 0.007 over ridge"),
-    ],
-)
-def test_the_verdict_is_of_validation_links(answer, ridge, verdict):
-    """The largest recall of all is 0.4."""
-    floors = floors_of([judged_floor("profile", 0.1, 3.5), judged_floor("ridge", ridge, 19.0)])
-    beside = dataclasses.replace(answer, floors=floors)
-    assert worth_sentence(beside) == f"{verdict}, by validation links."
-    assert summary.headline(beside).startswith("To train, use --encoder cnn --loss sg")
+    assert answer.arms[2].behind.seeds == 2
+    assert document["recommended"] == "strat-ns lr=0.02"
+    assert (document["tied"], document["arms"][0]["level"]) == (["ns"], -0.4)
 
 
 def test_floors_stand_below_the_arms_of_a_race(answer):
     """In the table, the paragraph and JSON; with no best arm, too."""
-    floors = floors_of([judged_floor("profile", 0.35, 3.5), judged_floor("ridge", 0.567, 19.0)])
-    beside = dataclasses.replace(answer, floors=floors, unfitted=["No ease: it would take 9 h."])
+    rows = judged_floor("profile", 0.35, 3.5), judged_floor("ridge", 0.567, 19.0)
+    beside = with_floors(answer, *rows, unfitted=["No ease: it would take 9 h."])
+    verdict = "Training is not worth it: the trained arm has -0.167 ± 0.007 over ridge"
+    assert worth_sentence(beside) == f"{verdict}, by validation links."
     assert summary.headline(beside).endswith(
         "Without training on validation links: ridge 0.567 (19 s), profile 0.350 (3.5 s). The"
         " recommended arm, 0.400 ± 0.005, is above profile (+0.050 ± 0.007, after 3 s), below ridge"
         " (-0.167 ± 0.007)."
     )
-    (table,) = summary.answer_tables(beside)
-    shown = [[cell.text for cell in row] for row in table.rows]
-    assert shown[-1] == ["no training: profile", "3.5", "-", "0.350", "0.350 ± 0.005", "-"]
-    document = json.loads(json_text(summary.as_json(beside, Path("runs"), {})))
+    assert cells_of(beside)[-1] == [
+        "no training: profile",
+        "3.5",
+        "-",
+        "0.350",
+        "0.350 ± 0.005",
+        "-",
+    ]
+    document = document_of(beside)
     assert [floor["best_arm"] for floor in document["floors"]] == ["below", "passes"]
     assert document["floors"][1]["passed_after_seconds"] == pytest.approx(3)
     assert "Floors that were left out: No ease: it would take 9 h." in document["trust"]
@@ -105,12 +111,11 @@ def test_floors_stand_below_the_arms_of_a_race(answer):
 def test_chance_stands_beside_the_recalls_of_floors(answer):
     """Of either split, as the floor's row has it."""
     chances = {"validation_recall_at_50_chance": 0.12, "test_recall_at_50_chance": 0.05}
-    rows = [judged_floor("ridge", 0.36, 19.0, test_recall_at_50=0.31, **chances)]
-    beside = dataclasses.replace(answer, floors=floors_of(rows))
-    said = "Without training on validation links (chance: 0.120): ridge 0.360 (19 s)."
-    assert said in summary.headline(beside)
-    deploy = summary.as_json(beside, Path("runs"), {})["deploy"]
-    assert "(chance 0.050); ridge regression 0.310" in " ".join(deploy["lines"])
+    row = judged_floor("ridge", 0.36, 19.0, test_recall_at_50=0.31, **chances)
+    beside = with_floors(answer, row)
+    assert "validation links (chance: 0.120): ridge 0.360 (19 s)." in summary.headline(beside)
+    lines = " ".join(document_of(beside)["deploy"]["lines"])
+    assert "(chance 0.050); ridge regression 0.310" in lines
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -161,16 +166,12 @@ def _with_numbers(whole, seed, beginnings):
         curve = [otherwise(row) for row in run.curve]
         return dataclasses.replace(run, curve=curve, summary=otherwise(run.summary))
 
-    unranked = [
-        dataclasses.replace(
-            arm,
-            runs={seed: run_otherwise(run) for seed, run in arm.runs.items()},
-            status="tied" if arm.status in STAYED else arm.status,
-            seeds=(),
-            seconds=None,
-        )
-        for arm in whole.arms
-    ]
+    unranked = []
+    for arm in whole.arms:
+        runs = {seed: run_otherwise(run) for seed, run in arm.runs.items()}
+        status = "tied" if arm.status in STAYED else arm.status
+        none = {"seeds": (), "seconds": None}
+        unranked.append(dataclasses.replace(arm, runs=runs, status=status, **none))
     ranked, level = rank_soonest(unranked)
     arms = sorted(ranked, key=lambda arm: arm.place)
     floors = by_validation(floors_of([otherwise(floor.row) for floor in whole.floors]))
@@ -198,11 +199,8 @@ def whole(answer, request):
 
 def _chosen(answer):
     """All that an answer says, without the numbers of test links."""
-    document = json.loads(json_text(summary.as_json(answer, Path("runs"), {})))
-    for row in document["arms"]:
-        for name in [name for name in row if name.startswith("test_")]:
-            del row[name]
-    for row in document["floors"]:
+    document = document_of(answer)
+    for row in document["arms"] + document["floors"]:
         for name in [name for name in row if name.startswith("test_")]:
             del row[name]
     if deploy := document["deploy"]:
@@ -210,7 +208,7 @@ def _chosen(answer):
         deploy["lines"] = [*map(_without_test_numbers, deploy["lines"])]
     document["headline"] = _without_test_numbers(document["headline"])
     (table,) = summary.answer_tables(answer)
-    cells = [[cell.text for cell in (*row[:4], row[5])] for row in table.rows]
+    cells = [(*row[:4], row[5]) for row in cells_of(answer)]
     return [document, cells, table.title, table.notes]
 
 
@@ -222,54 +220,48 @@ def _without_test_numbers(text):
 
 
 def test_seconds_of_item_features_come_before_training(answer):
-    arms = [
-        dataclasses.replace(
-            arm,
-            runs={
-                seed: dataclasses.replace(run, feature_seconds=3.0)
-                for seed, run in arm.runs.items()
-            },
-        )
-        for arm in answer.arms
-    ]
-    floors = floors_of([judged_floor("profile", 0.35, 3.5)])
-    waited = dataclasses.replace(answer, arms=arms, floors=floors)
-    found = summary.headline(waited)
-    assert "It reaches recall@50 0.38 on validation links (chance: 0.001) in 5.89 s" in found
-    assert "is above profile (+0.050 ± 0.007, after 6 s)." in found
-    assert found.endswith("Times count the item features: 3 s.")
-    (table,) = summary.answer_tables(waited)
-    assert table.rows[0][1].text == "5.89"
-    document = json.loads(json_text(summary.as_json(waited, Path("runs"), {})))
+    arms = []
+    for arm in answer.arms:
+        runs = arm.runs.items()
+        later = {seed: dataclasses.replace(run, feature_seconds=3.0) for seed, run in runs}
+        arms.append(dataclasses.replace(arm, runs=later))
+    waited = with_floors(answer, judged_floor("profile", 0.35, 3.5), arms=arms)
+    assert cells_of(waited)[0][1] == "5.89"
+    document = document_of(waited)
     assert document["feature_seconds"] == 3.0
     assert document["floors"][0]["passed_after_seconds"] == pytest.approx(6)
 
 
 def test_the_headline_says_what_to_use_and_why(answer):
-    found = summary.headline(answer)
-    assert found.startswith(
-        "To train, use --encoder cnn --loss sg --sampler strat-ns --batch-size 512"
-    )
+    usage = "To train, use --encoder cnn --loss sg --sampler strat-ns --batch-size 512"
+    assert summary.headline(answer).startswith(usage)
     assert (
         "It reaches recall@50 0.38 on validation links (chance: 0.001) in 2.89 s (0.95 of the best"
-        " that was reached), and 0.4 within 4 s." in found
+        " that was reached), and 0.4 within 4 s." in summary.headline(answer)
     )
-    assert "Recall@50 of test links: 0.400 ± 0.005 at epoch 4." in found
-    assert tied_sentence(answer.ties) == "Tied with the trained arm: ns."
+    assert "Recall@50 of test links: 0.400 ± 0.005 at epoch 4." in summary.headline(answer)
 
 
-def test_trust_names_what_speaks_against_it(answer):
-    found = " ".join(caveat.sentence for caveat in summary.caveats(answer))
-    assert "2 seeds of each finalist." in found
-    assert "its recall rose by 33% in the latter half" in found  # from 0.3 at 2 s to 0.4 at 4 s
-    assert "1 arm left before they could be told from it." in found
-    assert "no time" not in found
+@pytest.mark.parametrize(("share", "is_little"), [(0.5, False), (0.3, True)])
+def test_trust_names_what_speaks_against_it(answer, share, is_little):
+    """Recall rose from 0.3 at 2 s to 0.4 at 4 s. Too little training is no answer."""
+    runs = [run for arm in answer.arms for run in arm.runs.values()]
+    for run in runs:
+        run.summary["train_seconds"] = 2.0
+    document = document_of(dataclasses.replace(answer, spent_seconds=2.0 * len(runs) / share))
+    assert document["training_seconds"] == pytest.approx(share * document["spent_seconds"])
+    codes = [caveat["code"] for caveat in document["caveats"]]
+    assert codes == ["undertrained"] * (1 + is_little) + ["few_seeds", "few_arms"]
+    rose, seeds, left = (text for text in document["trust"] if "budget was training" not in text)
+    assert "its recall rose by 33% in the latter half" in rose
+    assert (seeds[:8], left[:10]) == ("2 seeds ", "1 arm left")
+    said = "Too little of the budget was training (30%): no answer."
+    assert any(said in line for line in document["deploy"]["lines"]) == is_little
 
 
 def test_the_table_fits_eighty_columns(answer, monkeypatch):
     """An arm that is the best one for several choices has one row."""
-    (table,) = summary.answer_tables(answer)
-    assert [[cell.text for cell in row] for row in table.rows] == [
+    assert cells_of(answer) == [
         ["the recommended", "2.89", "4", "0.400", "0.400 ± 0.005", "4"],
         ["sampler ns, learning rate 0.01", "3.18", "4.4", "0.395", "0.395 ± 0.005", "4"],
         ["sampler iid", "15.6", "16", "0.390", "0.390 ± 0.005", "4"],
@@ -277,66 +269,107 @@ def test_the_table_fits_eighty_columns(answer, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     console = make_console()
     with console.capture() as captured:
-        show(console, table)
+        show(console, *summary.answer_tables(answer))
     assert max(map(len, captured.get().splitlines())) <= 80
 
 
-def test_json_says_how_each_entrant_ended(answer, tmp_path):
-    found = json.loads(json_text(summary.as_json(answer, tmp_path, {})))
-    rows = found["arms"]
-    assert [row["status"] for row in rows] == [
-        "recommended",
-        "tied",
-        "slower",
-        "left",
-        "diverged",
-    ]
-    assert rows[0]["times_slower"] is None
-    assert rows[2]["times_slower"] == pytest.approx(5.385, rel=0.01)
-    assert found["recommended"] == "strat-ns lr=0.02"
-    assert found["tied"] == ["ns"]
-    assert rows[0]["level"] == -0.4
-
-
 def test_next_commands_repeat_what_was_asked(answer, tmp_path):
-    steps = summary.next_steps(answer, tmp_path / "x", {"--data-dir": "here"})
+    folder = tmp_path / "x"
+    steps = summary.next_steps(answer, folder, {"--data-dir": "here"})
     (_, again), (_, resume) = steps
     assert again == "ncfbench advise tiny --try encoder=cnn --budget 2m --data-dir here"
     assert resume == (
         "ncfbench run --dataset tiny --sampler strat-ns --encoder cnn --loss sg"
-        f" --learning-rate 0.02 --data-dir here --runs-dir {tmp_path / 'x'}"
+        f" --learning-rate 0.02 --data-dir here --runs-dir {folder}"
     )
-    assert answer.best is not None
-    deploy = summary.as_json(answer, tmp_path / "x", {"--data-dir": "here"})["deploy"]
-    own = answer.best.first.folder
-    command, _, note = deploy["command"].partition("  # ")
-    assert command == f"ncfbench export {own} vectors --top 50 --data-dir here"
-    assert note == "once it is trained again: its checkpoints are not here"
-    assert deploy["lines"][0] == f"DEPLOY {answer.best.name}:"
     for _, command in steps:
         parse(shlex.split(command)[1:])
+    deploy = summary.as_json(answer, folder, {"--data-dir": "here"})["deploy"]
+    command, _, note = deploy["command"].partition("  # ")
+    run = answer.best.first.folder
+    assert command == f"ncfbench export {run} vectors --top 50 --data-dir here"
+    assert note == "once it is trained again: its checkpoints are not here"
+    assert deploy["lines"][0] == f"DEPLOY {answer.best.name}:"
 
 
 def test_a_command_names_all_that_was_asked():
-    question = Question(
-        FIXED | {"dimension": 8},
-        tried={"loss": ("sg", "mse"), "sampler": ("ns", "iid"), "learning_rate": (0.01, 0.1)},
-    )
-    assert summary.advise_command(question, 600.0, {}) == (
+    tried = {"loss": ("sg", "mse"), "sampler": ("ns", "iid"), "learning_rate": (0.01, 0.1)}
+    assert summary.advise_command(Question(FIXED | {"dimension": 8}, tried=tried), 600.0, {}) == (
         "ncfbench advise tiny --try loss=sg,mse --try sampler=ns,iid --try learning_rate=0.01,0.1"
         " --try encoder=cnn --set dimension=8 --budget 10m"
     )
 
 
-@pytest.mark.parametrize(("share", "is_said"), [(0.5, False), (0.3, True)])
-def test_too_little_training_is_no_answer(answer, share, is_said):
-    runs = [run for arm in answer.arms for run in arm.runs.values()]
-    for run in runs:
-        run.summary["train_seconds"] = 2.0
-    spent = 2.0 * len(runs) / share
-    beside = dataclasses.replace(answer, spent_seconds=spent)
-    document = summary.as_json(beside, Path("runs"), {})
-    assert document["training_seconds"] == pytest.approx(share * document["spent_seconds"])
-    said = "Too little of the budget was training (30%): no answer."
-    assert any(said in text for text in document["trust"]) == is_said
-    assert any(said in line for line in document["deploy"]["lines"]) == is_said
+def test_an_arm_at_chance_is_not_recommended(tmp_path, tiny, monkeypatch):
+    """However high its recall: noise alone may have brought it there. While all are at chance there
+    is no choice, and nothing to compare.
+    """
+    best, high = entered("best", "ns"), entered("high", "iid")
+    records = {
+        "best": written(tmp_path, best, [0, 0.2, 0.4], 10),
+        "high": written(tmp_path, high, [0, 0.3, 0.5], 40),
+    }
+    able = ["ns"]
+    monkeypatch.setattr(
+        "ncfbench.advice.answer.learned_at",
+        lambda record, dataset: 1.0 if record.config.sampler in able else None,
+    )
+    one = answered(tiny, [high, best], records)
+    assert [(arm.name, arm.status, arm.behind) for arm in one.arms] == [
+        ("best", "recommended", None),
+        ("high", "slower", None),
+    ]
+    able.clear()
+    none = answered(tiny, [high, best], records)
+    assert none.best is None
+    assert summary.headline(none).startswith(
+        "No choice can be justified: after 2 s of training each, the validation recall@50 of none"
+        f" of 2 is clearly above chance ({chance(tiny, 'validation'):.3f})."
+    )
+    assert "tied" not in summary.headline(none)
+    assert summary.answer_tables(none) == []
+    assert (document_of(none)["recommended"], document_of(none)["tied"]) == (None, [])
+
+
+def test_an_answer_before_any_evaluation(tmp_path, tiny):
+    """A race may be interrupted in its first rung; such an arm is neither the best nor worth
+    anything beside another. At most 50 items are ranked for validation links here, so that recall
+    cannot tell who is at chance.
+    """
+    early, best = entered("early", "ns"), entered("best", "iid")
+    records = {"early": written(tmp_path, early, [], 10), "best": []}
+    none = answered(tiny, [early, best], records)
+    assert summary.headline(none).startswith("No choice yet: no arm has been evaluated.")
+    assert (none.best, none.target) == (None, None)
+    assert [row["level"] for row in document_of(none)["arms"]] == [None, None]
+    records["best"] = written(tmp_path, best, [0, 0.2, 0.4], 10)
+    one = answered(tiny, [early, best], records)
+    assert one.best.name == "best"
+    assert [row[0] for row in cells_of(one)] == ["the recommended"]
+    assert document_of(one)["recommended"] == "best"
+
+
+# Questions
+
+
+@pytest.mark.parametrize(
+    ("fixed", "more", "message"),
+    [
+        ({}, {"metric": "speed"}, r"--metric 'speed'.* Valid: recall@10"),
+        ({}, {"tried": {"sampler": ("nss",)}}, "did you mean 'ns'"),
+        ({"sampler": "ns"}, {"tried": {"sampler": ("ns",)}}, "sampler is what advise tries"),
+        ({}, {"tried": {"seed": (1,)}}, "no setting to try"),
+    ],
+)
+def test_a_question_without_an_answer_is_refused(fixed, more, message):
+    with pytest.raises(UsageError, match=message):
+        Question(FIXED | fixed, **more)
+
+
+def test_the_same_question_has_the_same_name():
+    tried = {"sampler": ("ns",), "gamma": (5.0,)}
+    asked = Question(FIXED | {"dimension": 8}, "ndcg@20", tried)
+    assert asked.name.startswith("tiny-ndcg20-")
+    as_text = {"gamma": ("5",), "sampler": ("ns",)}
+    assert Question({"dimension": 8, **FIXED}, "ndcg@20", as_text).name == asked.name
+    assert Question(FIXED, "ndcg@20", tried).name != asked.name

@@ -1,24 +1,21 @@
 """Races of made curves in virtual time: who stays, waves, the budget."""
 
 import math
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cache, partial
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncfbench.advice.arms import Runs
 from ncfbench.advice.race import TURNS, Race, rests
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
-from ncfbench.config import Locations, RunConfig
+from ncfbench.config import Locations
 from ncfbench.errors import DivergedError, NcfbenchError, UsageError
 from ncfbench.racing.engine import Clock, Status
 from ncfbench.runs import folder as runs
@@ -27,9 +24,7 @@ from ncfbench.runs.progress import Progress
 from ncfbench.statistics.curves import Curve
 from ncfbench.training import turns
 
-Law = Callable[[RunConfig, float], float]
-"""The recall of a run after some seconds of training; not a number where it diverges."""
-DATASET: Any = SimpleNamespace(
+DATASET = SimpleNamespace(
     fingerprint="f" * 64,
     candidates=lambda split: range(1000),
     holds_out=lambda split: True,
@@ -68,14 +63,16 @@ class Cost:
 
 
 class Run:
-    """Stands for an open run: it moves a clock, and keeps its records in memory."""
+    """Stands for an open run: it moves a clock, and keeps its records in memory.
 
-    now, law = 0.0, hidden
-    costs: dict[str, Cost]
-    records: dict[Path, Any]
+    Attributes:
+        law: the recall of a run after some seconds of training; not a number where it diverges.
+    """
+
+    now, law, costs, records = 0.0, hidden, {}, {}
 
     def __init__(self, plan, *_, **__):
-        config: RunConfig = plan.config
+        config = plan.config
         self.plan, self.cost = plan, Run.costs.get(config.encoder, Cost())
         Run.now += self.cost.opening
         folder = path_of(plan.locations.runs_dir, config, DATASET.fingerprint)
@@ -88,7 +85,7 @@ class Run:
         self.recorder = SimpleNamespace(
             folder=folder, train_seconds=self.iteration * self.pace, last_row=None
         )
-        self.iteration_seconds: float | None = None
+        self.iteration_seconds = None
         self.is_done = self.is_saved = False
 
     def train_for(self, seconds):
@@ -133,15 +130,21 @@ class Run:
         """It holds nothing."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def search(tiny):
-    """A function that returns the search among some encoders."""
+    """A function that returns the search among some encoders, which finds neighbours once."""
 
-    def search(encoders):
+    @cache
+    def make(encoders):
         given = {"encoder": encoders, "loss": ("softmax", "log"), "sampler": ("strat-ns", "ns")}
-        return Search(Space.of(tiny, {"dataset": "tiny"}, given))
+        search = Search(Space.of(tiny, {"dataset": "tiny"}, given))
+        near = cache(partial(search.neighbours, known=()))
+        search.neighbours = lambda leader, known: [
+            choice for choice in near(leader) if choice.name not in known
+        ]
+        return search
 
-    return search
+    return make
 
 
 @pytest.fixture
@@ -151,7 +154,7 @@ def hold(monkeypatch, tmp_path, search):
     def plan(config, locations, **_):
         return SimpleNamespace(config=config, locations=locations)
 
-    monkeypatch.setattr(time, "perf_counter", lambda: Run.now)
+    monkeypatch.setattr("time.perf_counter", lambda: Run.now)
     monkeypatch.setattr(turns, "Run", Run)
     monkeypatch.setattr(turns, "RunPlan", SimpleNamespace(of=plan))
     monkeypatch.setattr(runs, "read", lambda folder: Run.records[folder])
@@ -162,9 +165,9 @@ def hold(monkeypatch, tmp_path, search):
         progress = Mock(Progress)
         here = Locations(tmp_path, tmp_path)
         clock = Clock(budget, 3.0, began=Run.now)
-        work: Any = DATASET, None, here, RECALL, clock, progress, lambda: False
-        own, runs = search(tuple(encoders or ["bow"])), Runs(*work)
-        race = Race(clock, [], progress.say, search=own, runs=runs)
+        runs = Runs(DATASET, None, here, RECALL, clock, progress, lambda: False)
+        among = search(tuple(encoders or ["bow"]))
+        race = Race(clock, [], progress.say, search=among, runs=runs)
         with runs.turns:
             race.run()
         return race, [call.args[0] for call in progress.say.call_args_list]
@@ -185,7 +188,7 @@ def test_a_further_seed_that_the_budget_cut_short_decides_nothing(hold):
         best = max(first.curve, key=lambda row: row[RECALL])["iteration"]
         tops.append(best * first.summary["full_iteration_seconds"])
     assert all(records[config].curve[-1]["train_seconds"] >= 0.9 * max(tops) for config in late)
-    cut = {arm.name: set[int]() for arm in repeats}
+    cut = {arm.name: set() for arm in repeats}
     for arm in repeats:
         cut[arm.name] |= {arm.seed} if arm.is_cut else set()
     assert late < begun
@@ -270,7 +273,7 @@ def test_a_costly_arm_trains_by_its_own_clock(hold):
     """
     costs = {"bow": Cost(), "transformer": Cost(20.0, 3e-3, 8.0, 0.5)}
     race, _ = hold(budget=600.0, encoders=costs)
-    turns = {encoder: list[float]() for encoder in costs}
+    turns = {encoder: [] for encoder in costs}
     for run in Run.records.values():
         pace = run.config.batch_size * costs[run.config.encoder].link
         turns[run.config.encoder] += [real for _, real in run.turns]
@@ -296,9 +299,7 @@ def costs(opening, link):
     )
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
-)
+@settings(max_examples=25)
 @given(
     bow=costs(4.0, 4e-4),
     other=costs(8.0, 1e-3),

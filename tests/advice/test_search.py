@@ -3,7 +3,6 @@
 import itertools
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,74 +25,65 @@ def space(dataset, fixed=None, **given):
     return Space.of(dataset, {"dataset": "tiny"} | (fixed or {}), given)
 
 
-def test_settings_declare_what_is_tried(tiny):
+def first_field(space, asked=()):
+    return Search(space, asked).first_field()
+
+
+def test_settings_declare_what_is_tried(tiny, featured):
     """All that is tried is declared by a setting, without what the data cannot serve."""
-    found = space(tiny).tried
-    declared = {name: each.tried for name, each in all_settings().items() if each.tried}
-    assert found.keys() <= declared.keys()
-    assert found["encoder"] == ("bow", "cnn"), "no features, and items that are held out"
-    assert declared.keys() - found.keys() == {"features"}
-    assert found["learning_rate"] == declared["learning_rate"]
+    tried = space(tiny).tried
+    declared = {name: setting.tried for name, setting in all_settings().items() if setting.tried}
+    assert declared.keys() - tried.keys() == {"features"}
+    assert tried.keys() <= declared.keys()
+    assert tried["encoder"] == ("bow", "cnn"), "no features, and items that are held out"
+    assert tried["learning_rate"] == declared["learning_rate"]
     for name, values in declared.items():
         numbers = [value for value in values if not isinstance(value, str)]
         assert numbers == sorted(numbers), f"neighbours of {name} stand side by side"
-
-
-def test_features_let_their_encoder_race(featured):
-    found = space(featured).tried
-    assert found["encoder"] == ("bow", "mlp", "cnn")
-    assert found["features"] == ("add", "ignore")
-    assert set(found["history_of"]) == {"ids", "content", "both"}
+    more = space(featured).tried
+    assert (more["encoder"], more["features"]) == (("bow", "mlp", "cnn"), ("add", "ignore"))
+    assert set(more["history_of"]) == {"ids", "content", "both"}
 
 
 def test_what_is_fixed_is_not_tried(tiny):
-    found = space(tiny, {"dimension": 7}, loss=("log",))
-    assert "dimension" not in found.tried
-    for config in itertools.islice(random_points(found, 0), 20):
-        assert (config.dimension, config.loss) == (7, "log")
+    fixed = space(tiny, {"dimension": 7}, loss=("log",))
+    assert "dimension" not in fixed.tried
+    configs = [*itertools.islice(random_points(fixed, 0), 20)]
+    assert {(config.dimension, config.loss) for config in configs} == {(7, "log")}
+    assert configs == [*itertools.islice(random_points(fixed, 0), 20)]
 
 
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 1000))
 def test_points_are_possible_and_neighbours_differ_in_one_setting(tiny, seed):
-    found = space(tiny)
-    config = next(random_points(found, seed))
+    all_points = space(tiny)
+    config = next(random_points(all_points, seed))
     assert serves(find_sampler(config.sampler), find_loss(config.loss))
-    point = found.point(config)
-    assert all(point[name] in found.tried[name] for name in point)
+    point = all_points.point(config)
+    assert all(point[name] in all_points.tried[name] for name in point)
     assert all(config.reads(config.settings[name]) for name in point)
-    for near in found.neighbours(config):
-        other = found.point(near)
-        common = point.keys() & other.keys()
-        differing = [name for name in common if point[name] != other[name]]
-        assert len(differing) == 1
-        (name,) = differing
-        values = found.tried[name]
+    for near in all_points.neighbours(config):
+        other = all_points.point(near)
+        (name,) = (name for name in point.keys() & other.keys() if point[name] != other[name])
+        values = all_points.tried[name]
         if not isinstance(point[name], str | bool):
             assert abs(values.index(point[name]) - values.index(other[name])) == 1
         # What only one of them reads is at its default in the other.
-        for own in other.keys() - point.keys():
-            assert near.settings[own].default in (None, other[own])
+        for new in other.keys() - point.keys():
+            assert near.settings[new].default in (None, other[new])
 
 
 def test_words_are_as_long_as_vectors(tiny):
-    config = space(tiny).config({"encoder": "bow", "dimension": 300})
-    assert config.word_dimension == 300
-    config = space(tiny, {"word_dimension": 20}).config({"encoder": "bow", "dimension": 300})
-    assert config.word_dimension == 20
-
-
-def test_random_points_are_distinct_and_repeatable(tiny):
-    first, again = ([*itertools.islice(random_points(space(tiny), 3), 50)] for _ in range(2))
-    assert first == again
-    assert len(set(first)) == 50
+    for fixed, length in (({}, 300), ({"word_dimension": 20}, 20)):
+        config = space(tiny, fixed).config({"encoder": "bow", "dimension": 300})
+        assert config.word_dimension == length
 
 
 def test_a_race_begins_with_the_portfolio(featured):
     """All that the data can serve, in its order, each as it was measured."""
     space_of = space(featured)
-    field = Search(space_of).first_field()
-    assert [each.name for each in field] == [
+    field = first_field(space_of)
+    assert [arm.name for arm in field] == [
         "bow softmax strat-ns",
         "cnn softmax strat-ns",
         "bow softmax ns",
@@ -102,23 +92,20 @@ def test_a_race_begins_with_the_portfolio(featured):
         "bow softmax strat-ns (larger batches)",
         "bow softmax strat-ns (wider bag)",
     ]
-    found = [each.config for each in field]
-    for config, wanted in zip(found, PORTFOLIO.values(), strict=True):
-        assert config.probe_links == PROBE_LINKS
-        point, tried = space_of.point(config), space_of.tried
-        for name, value in wanted.items():
-            if name in point and value in tried[name]:
-                assert point[name] == value, name
-    assert found[0].loss == "softmax"
-    assert found[0].user_tower == "history"
+    assert (field[0].config.loss, field[0].config.user_tower) == ("softmax", "history")
+    for arm, wanted in zip(field, PORTFOLIO.values(), strict=True):
+        assert arm.config.probe_links == PROBE_LINKS
+        for name, value in space_of.point(arm.config).items():
+            if name in wanted and wanted[name] in space_of.tried[name]:
+                assert value == wanted[name], name
 
 
-@pytest.mark.parametrize("is_fixed", [True, False])
-def test_a_member_without_its_own_settings_has_no_name(featured, is_fixed):
+@pytest.mark.parametrize(
+    ("fixed", "given"), [({"batch_size": 512}, {}), ({}, {"batch_size": (256, 512)})]
+)
+def test_a_member_without_its_own_settings_has_no_name(featured, fixed, given):
     """Larger batches are none where the question says how large batches are."""
-    given = {} if is_fixed else {"batch_size": (256, 512)}
-    found = Search(space(featured, {"batch_size": 512} if is_fixed else {}, **given), given)
-    names = [each.name for each in found.first_field()]
+    names = [arm.name for arm in first_field(space(featured, fixed, **given), given)]
     assert not any("larger batches" in name for name in names)
     assert "bow softmax strat-ns (wider bag)" not in names
     assert len(set(names)) == len(names)
@@ -126,14 +113,14 @@ def test_a_member_without_its_own_settings_has_no_name(featured, is_fixed):
 
 def test_a_portfolio_without_its_encoders(tiny):
     """Items without dense features have no layer on them; another encoder takes their place."""
-    found = [each.config for each in Search(space(tiny)).first_field()]
-    assert {config.encoder for config in found} == {"bow", "cnn"}
-    assert len(found) == sum(each["encoder"] != "mlp" for each in PORTFOLIO.values())
+    configs = [arm.config for arm in first_field(space(tiny))]
+    assert {config.encoder for config in configs} == {"bow", "cnn"}
+    assert len(configs) == sum(member["encoder"] != "mlp" for member in PORTFOLIO.values())
     tried = {"encoder": ("lstm",)}
-    found = [each.config for each in Search(space(tiny, **tried), tried).first_field()]
-    assert {config.encoder for config in found} == {"lstm"}
-    assert len(found) > 3
-    assert {config.sampler for config in found} == {"strat-ns", "ns"}
+    configs = [arm.config for arm in first_field(space(tiny, **tried), tried)]
+    assert {config.encoder for config in configs} == {"lstm"}
+    assert len(configs) > 3
+    assert {config.sampler for config in configs} == {"strat-ns", "ns"}
 
 
 @pytest.mark.parametrize("fixed", [{}, {"user_tower": "history"}, {"history_of": "ids"}])
@@ -149,12 +136,11 @@ def test_content_serves_every_member(featured, fixed):
 def test_values_that_are_asked_for_race_at_once(featured):
     """Each in place of the first member's, before the rest of the portfolio."""
     tried = {"loss": ("softmax", "log", "hinge"), "dimension": (20, 40, 80)}
-    field = Search(space(featured, **tried), tried).first_field()
-    first, *others = [each.config for each in field]
-    assert (first.loss, first.dimension) == ("softmax", 80)
-    asked = [(config.loss, config.dimension) for config in others[:4]]
+    configs = [arm.config for arm in first_field(space(featured, **tried), tried)]
+    first, *asked = [(config.loss, config.dimension) for config in configs[:5]]
+    assert first == ("softmax", 80)
     assert {*asked} == {("log", 80), ("hinge", 80), ("softmax", 40), ("softmax", 20)}
-    assert all(config.dimension in tried["dimension"] for config in others)
+    assert all(config.dimension in tried["dimension"] for config in configs)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +158,7 @@ def test_a_search_begins_with_given_values(tiny, name, values, nearest):
     """Nothing else is tried, and the one nearest to the usual value first."""
     search = Search(space(tiny, **{name: values}), [name])
     assert getattr(search.start, name) == nearest
-    configs = [each.config for each in search.first_field()]
+    configs = [arm.config for arm in search.first_field()]
     reading = [config for config in configs if name in search.space.names(config)]
     assert len(reading) > 2
     assert all(getattr(config, name) in values for config in reading)
@@ -195,83 +181,68 @@ def test_a_question_may_leave_no_preset(tiny):
 def test_neighbours_enter_once(tiny):
     search = Search(space(tiny))
     field = search.first_field()
-    begun = {each.name for each in field}
+    begun = {arm.name for arm in field}
     near = search.neighbours(field[0].config, begun)
-    names = begun | {each.name for each in near}
+    names = begun | {arm.name for arm in near}
     assert len(names) == len(begun) + len(near)
     assert near[0].name.startswith("bow softmax strat-ns lr=")
-    wider = next(each for each in field if each.name.endswith("(wider bag)"))
-    others = search.neighbours(wider.config, names)
-    assert others[0].name.startswith("bow softmax strat-ns (wider bag) lr=")
+    wider = next(arm for arm in field if arm.name.endswith("(wider bag)"))
+    more = search.neighbours(wider.config, names)
+    assert more[0].name.startswith("bow softmax strat-ns (wider bag) lr=")
 
 
-def runs(values, seconds=1.0, features=0.0):
+def curve(values, seconds=1.0, features=0.0):
     """A curve of recalls, one in so many seconds."""
     losses = [-value for value in values]
     return Curves({0: Curve(range(len(values)), losses, seconds)}, 0.0, features)
 
 
-def ranked(found, **statuses):
+def ranked(curves, **statuses):
+    """Return the statuses of arms by their curves, and the level that decides."""
+    common = {"config": complete({}), "runs": {}, "learned_at": 0.0}
     arms = [
-        Arm(
-            name=name,
-            config=complete({}),
-            runs={},
-            measured=own,
-            learned_at=0.0,
-            status=statuses.get(name, "tied"),
-        )
-        for name, own in found.items()
+        Arm(name=name, measured=measured, status=statuses.get(name, "tied"), **common)
+        for name, measured in curves.items()
     ]
-    return rank_soonest(arms)
-
-
-def soonest(found, **statuses):
-    """The recommended one of some arms, and the level that decides."""
-    arms, level = ranked(found, **statuses)
-    return next(((arm.name, level) for arm in arms if arm.status == "recommended"), None)
+    ranked_arms, level = rank_soonest(arms)
+    return {arm.name: arm.status for arm in ranked_arms}, level
 
 
 def test_the_soonest_of_the_best_is_recommended():
     """By plain arithmetic: near the best one, and first at its share."""
-    high, low = runs([0.0, 0.5, 0.6]), runs([0.0, 0.55, 0.56], 0.1)
-    found = {"high": high, "low": low}
-    assert soonest(found) == ("high", -0.6 * SHARE), "low ends too low, however soon"
-    near = runs([0.0, 0.6 * NEAR], 0.5)
-    assert soonest(found | {"near": near}) == ("near", -0.6 * SHARE)
-    waits = replace(near, feature_seconds=10.0)
-    assert soonest(found | {"near": waits}) == ("high", -0.6 * SHARE)
-    assert soonest({}) is None
-    assert soonest({"none": Curves({})}) is None
+    high, low = curve([0.0, 0.5, 0.6]), curve([0.0, 0.55, 0.56], 0.1)
+    near = curve([0.0, 0.6 * NEAR], 0.5)
     unable = {"low": Curves({}), "high": high}
-    assert soonest(unable | {"left": near}, left="left") == ("left", -0.6 * SHARE)
-    assert soonest(unable | {"failed": near}, failed="failed") == ("high", -0.6 * SHARE)
+    for curves, more, name in (
+        ({"high": high, "low": low}, {}, "high"),  # low ends too low, however soon
+        ({"high": high, "low": low, "near": near}, {}, "near"),
+        ({"high": high, "near": replace(near, feature_seconds=10.0)}, {}, "high"),
+        (unable | {"left": near}, {"left": "left"}, "left"),
+        (unable | {"failed": near}, {"failed": "failed"}, "high"),
+    ):
+        statuses, level = ranked(curves, **more)
+        assert [arm for arm, status in statuses.items() if status == "recommended"] == [name]
+        assert level == -0.6 * SHARE
+    for none in ({}, {"none": Curves({})}):
+        assert "recommended" not in ranked(none)[0].values()
 
 
 def test_one_that_is_sooner_and_ends_lower_is_no_tie():
     """2 % below the best: at 0.95 of it in a fifth of the time, in nearly as long, or later."""
-    found = {"best": runs([0.0, 0.5, 0.6])}
+    curves = {"best": curve([0.0, 0.5, 0.6])}
     for name, seconds in (("sooner", 0.2), ("alike", 1.9), ("later", 9.0)):
-        found[name] = runs([0.0, 0.588], seconds)
-    statuses = {arm.name: arm.status for arm in ranked(found)[0]}
-    assert statuses == {
-        "best": "recommended",
-        "sooner": "lower",
-        "alike": "tied",
-        "later": "slower",
-    }
+        curves[name] = curve([0.0, 0.588], seconds)
+    statuses = {"best": "recommended", "sooner": "lower", "alike": "tied", "later": "slower"}
+    assert ranked(curves)[0] == statuses
 
 
 def test_times_to_a_level_count_features():
-    one, other = runs([0.0, 1.0], 2.0), runs([0.0, 1.0], 1.0, features=5.0)
+    one, other = curve([0.0, 1.0], 2.0), curve([0.0, 1.0], 1.0, features=5.0)
     ratio = times_to_level(one, other, -0.5)
-    assert ratio is not None
     assert ratio.value == pytest.approx((5 + 0.5) / 1)
-    assert times_to_level(one, runs([0.0, 0.4]), -0.5) is None
-    known = runs([0.6, 0.9])  # by chance alone
-    together = times_to_level(known, known, -0.5)
-    assert together is not None
-    assert together.value == 1
+    assert ratio.lower * ratio.upper == pytest.approx(ratio.value**2)
+    assert times_to_level(one, curve([0.0, 0.4]), -0.5) is None
+    known = curve([0.6, 0.9])  # by chance alone
+    assert times_to_level(known, known, -0.5).value == 1
     assert times_to_level(known, one, -0.5) is None
     assert one.times_to(-0.5) == {0: pytest.approx(1.0)}
-    assert np.isclose(ratio.lower * ratio.upper, ratio.value**2)
