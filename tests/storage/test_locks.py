@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -86,26 +85,25 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
             pass
 
 
-def test_threads_hold_one_folder_in_turn(tmp_path):
-    """It is made with the folders above it, and stays."""
-    inside, counts = 0, set()
+def test_threads_hold_one_folder_in_turn(tmp_path, monkeypatch):
+    """Who waits says so, and enters when the other one has left. The folder is made with those
+    above it, and stays.
+    """
+    folder, waits, order = tmp_path / "a" / "b", threading.Event(), []
+    monkeypatch.setattr(locks, "PATIENCE_SECONDS", 0.01)
 
     def work():
-        nonlocal inside
-        for _ in range(10):
-            with locks.held(tmp_path / "a" / "b", "testing", wait=lambda text: None):
-                inside += 1
-                time.sleep(0.001)
-                counts.add(inside)
-                inside -= 1
+        with locks.held(folder, "testing", wait=lambda text: waits.set()):
+            order.append("second")
 
-    workers = [threading.Thread(target=work) for _ in range(4)]
-    for worker in workers:
+    worker = threading.Thread(target=work)
+    with locks.held(folder, "testing"):
         worker.start()
-    for worker in workers:
-        worker.join()
-    assert counts == {1}
-    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == [".lock"]
+        assert waits.wait(30)
+        order.append("first")
+    worker.join()
+    assert order == ["first", "second"]
+    assert [path.name for path in folder.iterdir()] == [".lock"]
 
 
 def test_a_folder_that_vanished_is_released(tmp_path):
