@@ -32,8 +32,16 @@ FILES = {
     "file": "",
 }
 FIRST_LINE = "run --dataset tiny --encoder mf --sampler ns --epochs 1 --runs-dir first"
-MISTAKES = Path(__file__).with_name("mistakes.txt").read_text("utf-8")
-"""A line for each: the exit code, and the words of the command."""
+REFUSALS = Path(__file__).resolve().parents[1] / "tests" / "golden" / "refusals.txt"
+"""Commands that are refused, each after a dollar sign, then its exit code and its message."""
+ANSWERS = {"--version": 0, "--help": 0}
+
+
+def mistakes() -> dict[str, int]:
+    """Return the exit code of each refused command."""
+    blocks = REFUSALS.read_text("utf-8").split("\n$ ncfbench ")[1:]
+    lines = [block.splitlines() for block in blocks]
+    return {command: int(code.removeprefix("exit code ")) for command, code, *_ in lines}
 
 
 def prepare(folder: Path) -> None:
@@ -70,10 +78,10 @@ def rows() -> Iterator[tuple[str, float, float]]:
     """Yield what was measured, its seconds and the target."""
     with tempfile.TemporaryDirectory() as name:
         prepare(folder := Path(name))
-        for code, *words in map(shlex.split, MISTAKES.splitlines()):
-            seconds, returned = seconds_of(words, folder)
-            assert returned == int(code), f"{shlex.join(words)} ended with {returned}"
-            yield shlex.join(words), seconds, MISTAKE_SECONDS
+        for command, code in (ANSWERS | mistakes()).items():
+            seconds, returned = seconds_of(shlex.split(command), folder)
+            assert returned == code, f"{command} ended with {returned}"
+            yield command, seconds, MISTAKE_SECONDS
         first = seconds_to_first_line(FIRST_LINE.split(), folder)
         yield f"first line of {FIRST_LINE}", first, FIRST_LINE_SECONDS
 

@@ -53,6 +53,10 @@ settings.load_profile("same")
 gc.disable()
 
 
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Mark the cases that ``long_cases`` names as ``long``."""

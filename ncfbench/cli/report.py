@@ -142,7 +142,7 @@ def report(
     if table and kind == "json":
         raise UsageError("JSON has the numbers of all tables: leave --table out.")
     if output is not None and kind == "table":
-        raise UsageError("--format table is printed: send it to a file with > FILE.")
+        raise UsageError("--output: --format table is printed. Send it to a file with > FILE.")
     if runs is not None and runs_dir is not None:
         raise UsageError("Name the run folders once, as RUNS or by --runs-dir.")
     if runs is not None and not runs.is_dir():
