@@ -169,27 +169,6 @@ def test_what_is_no_race_is_refused(data_dir, tmp_path, more, message):
         ask(data_dir, tmp_path, **more)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (["tiny", "--budget", "10"], 2, "--budget '10' is not a time. Use for example 2h"),
-        (["tiny", "--budget", "0m"], 2, "--budget must be positive, for example 10m."),
-        (["absent"], 3, "is not prepared"),
-        (["tiny", "--try", "batch_size=many"], 2, "batch_size"),
-        (["tiny", "--try", "sampler=ns", "--set", "sampler=ns"], 2, "sampler is what advise tries"),
-        (["tiny", "--set", "target=loss"], 2, "Unknown setting 'target'"),
-        (["tiny", "--metric", "recal@50"], 2, "--metric 'recal@50'; did you mean 'recall@50'"),
-        (["tiny", "--metric", "ndcg@100"], 2, "items are ranked for validation links, so"),
-        (["tiny", "--try", "gamma"], 2, "--try 'gamma': give a name and its values"),
-        (["tiny", "--try", "gama=5"], 2, "--try 'gama'; did you mean 'gamma'"),
-        (["tiny", "--try", "encoder=mf"], 2, "mf has no vectors of them. Try another"),
-    ],
-)
-def test_bad_input_is_one_sentence(data_dir, tmp_path, words, code, message):
-    found = invoke("advise", *words, "--data-dir", data_dir, "--runs-dir", tmp_path)
-    check(found, code, message)
-
-
 def test_from_python_and_the_command_line(data_dir, tmp_path, raced, monkeypatch):
     """The same question; the command prints the answer, in 80 columns or as JSON."""
     asked = []
