@@ -111,23 +111,6 @@ def test_families_are_judged_apart(few_nodes, quick):
     assert biased == {(noise, "log") for noise in noises}
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["--samplers", ""], "No samplers are named"),
-        (["--loss", ","], "No losses are named"),
-        (["--noise", ""], "No noises are named"),
-        (["--batches", "3"], "at least 48, in 24 blocks; with 0 only"),
-        (["--samplers", "iid", "--loss", "hinge"], "iid"),
-        (["--samplers", "nothing"], "nothing"),
-    ],
-)
-def test_requests_that_are_refused(few_nodes, tmp_path, words, text):
-    folders = ["--data-dir", few_nodes, "--runs-dir", tmp_path]
-    check(invoke("audit", "--dataset", "few", *folders, *words), 2, text)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_suite_alone(few_nodes, tmp_path, quick):
     """Names that are given twice count once."""
     words = ["--batches", "0", "--noise", "1,unigram,0.5", "--loss", "sg,sg"]
