@@ -30,32 +30,6 @@ def test_every_combination_is_an_arm():
     assert [arm.name for arm in made] == ["first x=1", "first x=2", "b x=1", "b x=2"]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["echo"], "There is one arm, so there is no race."),
-        (["a", "a"], "Two arms are called 'a'"),
-        (["a", "--try", "lr=1,2"], "stands in no command"),
-        (["a {seed}", "--try", "seed=1,2"], "--seeds"),
-        (["a {b c}", "--try", "b c=1,2"], "no name of a parameter"),
-        (["a", "b", *("-n", "x", "-n", "y", "-n", "z")], "3 names of 2 commands"),
-        (["echo {x}", "--try", "x"], "give a name and its values"),
-        (["echo {x}", "--try", "x=,"], "give a name and its values"),
-        (["echo {x}", "--try", "x=1,2", "--try", "x=3"], "given twice"),
-        (["echo {x}", "--try", "x=1,2", "--seeds", "2"], "Write {seed} where"),
-        (["echo {x}", "--try", "x=1,2", "--seeds", "0"], "must be at least 1"),
-        (["echo {x}", "--try", "x=1,2", "--budget", "0s"], "must be positive"),
-        (["echo {x}", "--try", "x=1,2", "--target", "nan"], "give a number"),
-        (["echo {x}", "--try", "x=1,2", "--metric", "("], "no regular expression"),
-        (["a", "b", "--markdown", "none/arms.md"], "Make the folder first: mkdir -p"),
-    ],
-)
-def test_impossible_races_are_refused(tmp_path, words, said):
-    """Before anything is written."""
-    check(invoke("race", *words), 3 if "--markdown" in words else 2, said)
-    assert not (tmp_path / "runs").exists()
-
-
 def test_real_programs_race():
     """What is printed; times and order are the machine's."""
     done = invoke("race", *V, "-n", "few", COUNT.format(count=5), COUNT.format(count=9))
