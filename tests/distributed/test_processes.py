@@ -4,7 +4,6 @@ import json
 import socket
 
 import pytest
-from support.cli import check, invoke
 from support.processes import CHILD, assert_same_curve, ends, start, train
 
 from ncfbench.distributed.process_group import require_free_port
@@ -52,24 +51,6 @@ def test_a_taken_port_is_refused():
     refused = pytest.raises(UsageError, match="--coordinator: cannot listen on port")
     with socket.create_server(("127.0.0.1", 0)) as server, refused:
         require_free_port(server.getsockname()[1])
-
-
-AT = "--coordinator 127.0.0.1:1"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (f"{AT} --processes 0", "at least 1"),
-        (f"{AT} --processes 2 --process-id 2", "between 0 and"),
-        ("--coordinator here", "neither HOST:PORT nor auto"),
-        ("--processes 2", "belong to --coordinator"),
-    ],
-)
-def test_impossible_options_leave_no_folder(data_dir, tmp_path, words, message):
-    folders = "--data-dir", data_dir, "--runs-dir", tmp_path
-    check(invoke("run", *words.split(), *folders), 2, message)
-    assert not list(tmp_path.iterdir())
 
 
 AT_STOP = f"""{CHILD}
