@@ -317,9 +317,3 @@ def count_options(command):
 
 def test_the_commands_have_few_options():
     assert count_options(typer.main.get_command(app)) == MOST_OPTIONS
-
-
-@pytest.mark.parametrize("value", ["1", "10"])
-def test_a_bare_share_of_1_or_more_is_refused(value):
-    words = "prepare custom --links a.csv --items b.csv --test-fraction"
-    check(invoke(*words.split(), value), 2, value)

@@ -53,10 +53,6 @@ def test_settings_of_a_preset_that_another_encoder_lacks_are_left_out():
     assert "changes nothing" not in answer.stderr
 
 
-def test_an_unknown_preset_is_refused():
-    check(invoke("run", "--preset", "god"), 2, "--preset 'god'", "good", "paper, good")
-
-
 def test_a_program_names_a_preset_too(monkeypatch):
     made = []
     monkeypatch.setattr(
