@@ -9,6 +9,7 @@ import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.failures import reporting
+from ncfbench.cli.options import option
 from ncfbench.cli.output import print_answer, progress_bar
 
 
@@ -22,21 +23,15 @@ def advise(
     ] = "recall@50",
     try_: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--try",
             metavar="KEY=V[,V]",
             help="Values to try of a setting, such as loss=softmax,log.",
-            show_default=False,
         ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any other setting, for all arms.",
-            show_default=False,
-        ),
+        option("--set", metavar="NAME=VALUE", help="Any other setting, for all arms."),
     ] = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
@@ -60,7 +55,7 @@ def advise(
         dataset,
         budget_seconds=seconds,
         metric=metric,
-        tried=options.parse_tried(try_ or ()),
+        tried=options.parse_values("--try", try_ or (), "lr=1e-4,1e-3"),
         data_dir=data_dir,
         runs_dir=runs_dir,
         progress=progress_bar(quiet=quiet),

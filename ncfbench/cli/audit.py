@@ -26,15 +26,7 @@ SUITE = ("softmax",)
 @reporting
 def audit(
     flags: options.Flags,
-    samplers: Annotated[
-        str,
-        typer.Option(
-            "--samplers",
-            "--sampler",
-            help="Samplers, separated by commas; plug-ins too. all: the built-in ones.",
-            rich_help_panel="Sampler",
-        ),
-    ] = "all",
+    samplers: Annotated[str, options.samplers("the built-in ones")] = "all",
     loss: Annotated[
         str | None,
         typer.Option(
@@ -48,8 +40,8 @@ def audit(
     ] = None,
     noise: Annotated[
         str,
-        typer.Option(
-            help="Noise distributions P_n, separated by commas.", rich_help_panel="Sampler"
+        options.option(
+            help="Noise distributions P_n, separated by commas.", panel="Sampler", default=True
         ),
     ] = "unigram",
     batches: Annotated[

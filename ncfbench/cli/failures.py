@@ -7,7 +7,7 @@ import os
 import select
 import shlex
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import IO, ParamSpec, TypeVar
 
 import typer
@@ -29,10 +29,9 @@ typed: list[str] = []
 """The words of the command line, without the program's name."""
 
 
-def typed_with(*flags: str, without: Collection[str] = ()) -> str:
-    """Return the command line that was typed, with some flags added and others left out."""
-    left_out = {*flags, *without}
-    return shlex.join(["ncfbench", *(word for word in typed if word not in left_out), *flags])
+def typed_without(*flags: str) -> str:
+    """Return the command line that was typed, with some flags left out."""
+    return shlex.join(["ncfbench", *(word for word in typed if word not in flags)])
 
 
 def reporting(command: Callable[P, R]) -> Callable[P, R]:
@@ -104,7 +103,7 @@ def _discard(stream: IO[str]) -> None:
 def _after_interrupt(name: str, error: KeyboardInterrupt) -> str:
     """Return what to do next; nothing where that was said, or another process says it."""
     folder = getattr(error, "folder", None)
-    command = typed_with(without=["--again"])
+    command = typed_without("--again")
     if name == "run" and folder is not None:
         return f" The run so far is in {folder}. To continue it: {command}"
     advice = {

@@ -9,8 +9,10 @@ import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.failures import reporting
+from ncfbench.cli.options import option
 from ncfbench.cli.output import print_json, print_views, progress_bar
-from ncfbench.errors import CheckFailedError, UsageError
+from ncfbench.config import split_assignment
+from ncfbench.errors import CheckFailedError
 
 
 def _show_rules(wanted: bool) -> None:
@@ -32,15 +34,11 @@ def lint(
     batch_size: Annotated[int, typer.Option(help="Links in a batch.")] = 64,
     accept: Annotated[
         str,
-        typer.Option(
-            metavar="CODE[,CODE]",
-            help="Findings that are meant to be, such as missing-logq.",
-            show_default=False,
-        ),
+        option(metavar="CODE[,CODE]", help="Findings that are meant to be, such as missing-logq."),
     ] = "",
     set_: Annotated[
         list[str] | None,
-        options.option("--set", metavar="NAME=VALUE", help="An argument of the loss."),
+        option("--set", metavar="NAME=VALUE", help="An argument of the loss."),
     ] = None,
     rules: Annotated[
         bool,
@@ -79,9 +77,7 @@ def lint(
 
 def _assignment(text: str) -> tuple[str, Any]:
     """Return the name and the value of ``--set NAME=VALUE``, as Python reads it, or as text."""
-    name, is_there, value = text.partition("=")
-    if not is_there:
-        raise UsageError(f"--set {text}: write NAME=VALUE, an argument of the loss.")
+    name, value = split_assignment(text, "margin=0.5")
     try:
         return name, ast.literal_eval(value)
     except (SyntaxError, ValueError):

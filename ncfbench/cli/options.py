@@ -8,6 +8,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from ncfbench.catalog import BUILT_IN
-from ncfbench.config import SETTINGS, all_settings, default_text
+from ncfbench.config import SETTINGS, all_settings, default_text, split_list
 from ncfbench.errors import UsageError
 from ncfbench.settings import PANELS, Setting
 
@@ -154,37 +155,36 @@ Json = Annotated[
 ]
 
 
+def samplers(meaning_of_all: str) -> Any:
+    """Return the declaration of an option that names samplers, for its annotation."""
+    help = f"Samplers, separated by commas; plug-ins too. all: {meaning_of_all}."
+    return option("--samplers", "--sampler", help=help, panel="Sampler", default=True)
+
+
 def as_keywords(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings as arguments of a function; with an underscore none is called as another."""
     return {f"{name}_": value for name, value in settings.items()}
 
 
-def parse_tried(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the values of each name of ``--try NAME=V,V``.
+def parse_values(flag: str, texts: Iterable[str], example: str) -> dict[str, tuple[str, ...]]:
+    """Return the values of each name of ``NAME=V,V``; those of a name that comes again add up.
 
     Raises:
-        UsageError: a text has no name or no values, or a name is given twice.
+        UsageError: a text has no name or no values; the message has the flag and an example.
     """
-    tried: dict[str, tuple[str, ...]] = {}
+    lists: dict[str, list[str]] = {}
     for text in texts:
-        name, equals, values = text.partition("=")
-        name = name.strip()
-        if not equals or not name or not names(values):
-            raise UsageError(f"--try {text!r}: give a name and its values, such as lr=1e-4,1e-3.")
-        if name in tried:
-            raise UsageError(f"--try {name}: it is given twice. Give all its values at once.")
-        tried[name] = names(values)
-    return tried
+        name, _, values = text.partition("=")
+        if not name.strip() or not names(values):
+            raise UsageError(f"{flag} {text!r}: give a name and its values, such as {example}.")
+        lists.setdefault(name.strip(), []).append(values)
+    return {name: names(",".join(parts)) for name, parts in lists.items()}
 
 
 def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
     """Split a list at its commas, each part once; ``all`` stands for the valid ones."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    return tuple(
-        dict.fromkeys(
-            name for part in parts for name in (valid if part == "all" and valid else (part,))
-        )
-    )
+    parts = (valid if part == "all" and valid else (part,) for part in split_list(text))
+    return tuple(dict.fromkeys(chain.from_iterable(parts)))
 
 
 def parse_duration(text: str, flag: str) -> float:

@@ -15,7 +15,7 @@ from ncfbench.cli import options
 from ncfbench.cli.failures import reporting
 from ncfbench.cli.options import TYPES, option
 from ncfbench.cli.output import print_json, print_views, progress_bar, say
-from ncfbench.config import Locations
+from ncfbench.config import Locations, split_list
 from ncfbench.data.options import declared
 from ncfbench.data.sources import SOURCES, Source
 from ncfbench.settings import setting_of
@@ -66,8 +66,7 @@ def _command(name: str) -> Any:
         values = {field: given[field] for field in settings}
         for field, setting in settings.items():
             if setting.type == "tuple" and values[field] is not None:
-                parts = (part.strip() for part in values[field].split(","))
-                values[field] = tuple(filter(None, parts))  # as often as they are named
+                values[field] = tuple(split_list(values[field]))  # as often as they are named
         manifest = prepare_data(
             name,
             module.Options(**values),

@@ -16,15 +16,7 @@ from ncfbench.cli.output import print_json, print_views, progress_bar
 @reporting
 def profile(
     flags: options.Flags,
-    samplers: Annotated[
-        str,
-        typer.Option(
-            "--samplers",
-            "--sampler",
-            help="Samplers, separated by commas; plug-ins too. all: the paper's five.",
-            rich_help_panel="Sampler",
-        ),
-    ] = "all",
+    samplers: Annotated[str, options.samplers("the paper's five")] = "all",
     rounds: Annotated[
         int, typer.Option(help="Interleaved rounds; more give narrower intervals.")
     ] = 11,
@@ -60,10 +52,7 @@ def profile(
         progress=progress,
         **options.as_keywords(settings),
     )
-    if json_:
-        print_json(record.tables)
-    else:
-        print_views(*profile_tables(record.tables))
+    print_json(record.tables) if json_ else print_views(*profile_tables(record.tables))
     # Printed first: a folder that cannot be written must not hide the result.
     write(locations.runs_dir, record.tables)
     if not json_:

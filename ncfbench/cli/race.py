@@ -90,7 +90,7 @@ def race(
     from ncfbench.storage.tables import storage_errors, write_text
 
     seconds = options.parse_duration(budget, "--budget")
-    parameters = options.parse_tried(try_ or ())
+    parameters = options.parse_values("--try", try_ or (), "lr=1e-4,1e-3")
     if markdown is not None:
         with storage_errors(markdown):  # refused now rather than after the race
             markdown.parent.stat()

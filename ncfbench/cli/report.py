@@ -153,13 +153,12 @@ def report(
         _verify(where, kind)
         return
     from ncfbench.reporting.results import collect
-    from ncfbench.reporting.selection import parse_only
 
     named = {"--data-dir": data_dir, "--runs-dir": runs_dir}
     results = collect(
         where.runs_dir,
         where.data_dir,
-        only=parse_only(only or []),
+        only=options.parse_values("--only", only or (), "sampler=iid,ns"),
         baseline=baseline,
         profiles=profiles,
         locations={flag: str(path) for flag, path in named.items() if path is not None},

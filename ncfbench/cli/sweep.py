@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.failures import reporting, typed_with
+from ncfbench.cli.failures import reporting, typed_without
 from ncfbench.cli.options import option
 from ncfbench.cli.output import print_json, print_views, say
 from ncfbench.config import Locations
@@ -82,7 +82,7 @@ def sweep(
         )
     except KeyboardInterrupt:
         where = f"The cells so far are in {shown(locations.runs_dir)}."
-        say(f"{where} To resume this sweep, repeat the command: {typed_with()}")
+        say(f"{where} To resume this sweep, repeat the command: {typed_without()}")
         raise
     _print(done, dry_run=dry_run, json_=json_)
     if done.exit_code:

@@ -171,7 +171,7 @@ def unknown(name: str, known: Iterable[str]) -> str:
     return f"Unknown setting {name!r}{nearest(name, valid)} Valid: {', '.join(valid)}."
 
 
-def split_assignment(text: str) -> tuple[str, str]:
+def split_assignment(text: str, example: str = "filters=100") -> tuple[str, str]:
     """Split ``key=value``.
 
     Raises:
@@ -180,9 +180,14 @@ def split_assignment(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(
-            f"--set {text!r} is not of the form key=value, for example --set filters=100."
+            f"--set {text!r} is not of the form key=value, for example --set {example}."
         )
     return key.strip(), value.strip()
+
+
+def split_list(text: str) -> list[str]:
+    """Split a list at its commas; empty parts are left out."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:

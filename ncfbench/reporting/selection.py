@@ -75,23 +75,6 @@ def _value(config: RunConfig, name: str) -> Any:
     return (config.to_dict() if is_shared else identity_of(config)).get(name)
 
 
-def parse_only(assignments: Sequence[str]) -> dict[str, list[str]]:
-    """Return values by setting of ``--only KEY=VALUE[,VALUE]``; several of a key add up.
-
-    Raises:
-        UsageError: one is not of that form.
-    """
-    parsed: dict[str, list[str]] = {}
-    for text in assignments:
-        key, equals, values = text.partition("=")
-        words = [value.strip() for value in values.split(",") if value.strip()]
-        if not equals or not key.strip() or not words:
-            example = "for example --only sampler=iid,ns"
-            raise UsageError(f"--only {text!r} is not of the form KEY=VALUE, {example}.")
-        parsed.setdefault(key.strip(), []).extend(words)
-    return parsed
-
-
 def free_name(name: str, taken: Container[str]) -> str:
     """Return a name, with a number added to one that is taken."""
     numbered = (f"{name}-{number}" for number in itertools.count(2))

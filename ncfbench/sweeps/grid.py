@@ -37,6 +37,7 @@ from ncfbench.config import (
     named_once,
     read_toml,
     split_assignment,
+    split_list,
     toml_value,
 )
 from ncfbench.data.assets import name_files
@@ -165,9 +166,9 @@ def read_sweep(
     in_file = named_once(document.items(), str(path))
     given = {name: (str(path), value) for name, value in in_file.items()}
     for name, text in named_once(map(split_assignment, assignments), "--set").items():
-        given[name] = ("--set", _split(text))
+        given[name] = ("--set", split_list(text))
     for name, value in named_once((flags or {}).items(), "The settings").items():
-        values = _split(value) if isinstance(value, str) else value
+        values = split_list(value) if isinstance(value, str) else value
         given[name] = (f"--{name.replace('_', '-')}", values)
     replaced = {name for name, (origin, _) in given.items() if origin != str(path)}
     cells, axes = _read_cells(path, listed, given), _read_axes(given)
@@ -198,10 +199,6 @@ def _find(source: str) -> Path:
         f"Unknown sweep {source!r}{nearest(source, presets)} Valid: {', '.join(presets)}, or a TOML"
         " file such as my-sweep.toml."
     )
-
-
-def _split(value: str) -> list[str]:
-    return [part.strip() for part in value.split(",") if part.strip()]
 
 
 def _read_axes(given: Mapping[str, tuple[str, Any]]) -> dict[str, tuple[Any, ...]]:
