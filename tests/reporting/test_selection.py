@@ -74,7 +74,7 @@ REFUSED = [
     ("--only b=100", 2, "No run has batch_size = 100"),
     ("--only sampler=strat_ns", 2, "did you mean 'strat-ns'"),
     ("--only b=many", 2, "whole number"),
-    ("--only sampler", 2, "KEY=VALUE"),
+    ("--only sampler", 2, "such as sampler=iid,ns"),
     ("--only b=128 --only encoder=lstm", 7, "has all of b=128, encoder=lstm"),
     ("--table speedupp-citeulike-sg", 2, "did you mean 'speedup-citeulike-sg'"),
     ("--profiles nowhere", 2, "No profile in nowhere. Measure one: ncfbench profile"),
