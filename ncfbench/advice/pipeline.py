@@ -116,9 +116,9 @@ def answer_question(
     with session(folder, clock, progress) as held:
         unfitted = _fit_floors(dataset, locations, clock, progress)
         rows = kept.read(locations.data_dir / dataset.name, dataset.fingerprint)
-        most = FLOORS_SHARE * budget_seconds
-        best, quick = kept.best(rows), kept.best(row for row in rows if _again(row) <= most)
-        clock.reserve_seconds += _again(quick) if quick else 0.0
+        most = FLOORS_SHARE * budget_seconds / BLENDING
+        best, quick = kept.best(rows), kept.best(rows, most_seconds=most)
+        clock.reserve_seconds += BLENDING * kept.seconds_again(quick) if quick else 0.0
         if best and best != quick:
             say(f"No blend with {best['floor']}: to fit it again takes more than its share.")
         keep_compiled(say)
@@ -160,12 +160,6 @@ def answer_question(
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
         return Outcome.kept(answer, folder, summary.as_json(answer, folder, _flags(locations)))
-
-
-def _again(row: Mapping[str, Any]) -> float:
-    """Return the seconds to keep for blending with a floor, which is fitted again."""
-    takes: float = row["content_seconds"] + row["fit_seconds"] + row["ranking_seconds"]
-    return BLENDING * takes
 
 
 def _flags(locations: Locations) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,18 +25,29 @@ def read(folder: Path, fingerprint: str) -> list[Row]:
     return [row for row in rows if row["data_fingerprint"] == fingerprint]
 
 
-def best(rows: Iterable[Row], name: str | None = None) -> Row | None:
+def best(
+    rows: Iterable[Row], name: str | None = None, most_seconds: float = math.inf
+) -> Row | None:
     """Return the floor with the most recall of validation links, or that of a name; None where no
     floor has any, or it is 1 by construction.
 
     Of a floor with several settings one counts (:func:`one_of_each`).
+
+    Args:
+        most_seconds: that it may take to fit it again.
     """
     able = (
         row
         for row in rows
         if row["validation_recall_at_50"] and (row["validation_recall_at_50_chance"] or 0.0) < 1
     )
-    return named(able, name)
+    return named((row for row in able if seconds_again(row) <= most_seconds), name)
+
+
+def seconds_again(row: Row) -> float:
+    """Return about how long it takes to fit a kept floor again and to rank by it."""
+    parts = ("content_seconds", "fit_seconds", "ranking_seconds")
+    return float(sum(row[part] for part in parts))
 
 
 def named(rows: Iterable[Row], name: str | None) -> Row | None:

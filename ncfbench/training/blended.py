@@ -5,6 +5,7 @@ JAX is imported when a blend is to be made.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -49,34 +50,42 @@ def blend_run(
 
     Args:
         dataset: that of the run, in its folder.
-        floor: by default that with the most recall of validation links.
+        floor: by default that with the most recall of validation links, of those whose fit takes
+            no longer than the training, or than a minute.
         metric: of validation links, which chooses the weight; None takes a kept blend by any
             metric, and else chooses by :data:`METRIC`.
         fitted: floors that are fitted already, by name; what is fitted here is added.
         replaces: False to leave a kept blend with another floor in the run's folder.
 
     Returns:
-        None where the run ranked nothing, no such floor is kept, its fit took longer than the
-        training and than a minute, or there are no validation links.
+        None where the run ranked nothing, no such floor is kept, or there are no validation links.
 
     Raises:
         DataError: the run has no checkpoint any more.
         UsageError: the run diverged.
     """
     assert dataset.folder is not None, "floors are kept beside it"
-    row = kept.best(kept.read(dataset.folder.parent, dataset.fingerprint), floor)
-    if row is None or record.reported_iteration is None or record.summary["recall_reason"]:
+    if record.reported_iteration is None or record.summary["recall_reason"]:
         return None
+    rows = kept.read(dataset.folder.parent, dataset.fingerprint)
+    most = math.inf if floor else max(LONG_FIT, record.summary["train_seconds"])
+    best, row = kept.best(rows, floor), kept.best(rows, floor, most)
+    asked = {"iteration": record.reported_iteration} | (
+        {} if metric is None else {"metric": metric}
+    )
+
+    def wanted(floor: kept.Row) -> dict[str, Any]:
+        return {name: floor[name] for name in ("floor", "penalty")} | asked
+
     present = record.blend
-    wanted = {name: row[name] for name in ("floor", "penalty")}
-    wanted |= {"iteration": record.reported_iteration}
-    wanted |= {} if metric is None else {"metric": metric}
-    if present is not None and wanted.items() <= present.items():
+    if present and any(part and wanted(part).items() <= present.items() for part in (best, row)):
         return dict(present)
-    fit_seconds = row["content_seconds"] + row["fit_seconds"]
-    if floor is None and fit_seconds > max(LONG_FIT, record.summary["train_seconds"]):
-        return None
-    if not len(dataset.links("validation")[0]):
+    if best and best != row:
+        say(
+            f"No blend with {best['floor']}: to fit it again would take longer than the training."
+            f" To wait for it: ncfbench export {record.name} vectors --floor {best['floor']}"
+        )
+    if row is None or not len(dataset.links("validation")[0]):
         return None
     from ncfbench.training.evaluation import scores_of
 
@@ -97,7 +106,7 @@ def blend_run(
 
     weight, heights, quality = blend_of("validation").choose(metric)
     blended = dict.fromkeys(BLEND.names) | {
-        **wanted,
+        **wanted(row),
         "metric": metric,
         "weight": weight,
         "weights": [*heights],

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from support.cli import check, invoke
-from support.training import SMALL, recall_of_files
+from support.training import SMALL, quiet, recall_of_files
 
 from ncfbench import export_vectors
 from ncfbench.blending import blend
@@ -14,6 +14,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.data import open_dataset
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import prepare
+from ncfbench.floors import kept
 from ncfbench.floors.floor import floor
 from ncfbench.floors.kept import named
 from ncfbench.floors.kept import read as read_floors
@@ -59,15 +60,30 @@ def test_exported_vectors_rank_as_reported(trained, tmp_path):
     meta = export_vectors(record.folder, tmp_path / "both", floor=row["floor"], data_dir=home)
     assert meta["weight_of_the_run"] == row["weight"]
     assert recall_of_files(tmp_path / "both", dataset) == pytest.approx(row[RECALL], abs=3e-3)
-    for kept in read_floors(home / "tiny", dataset.fingerprint):
-        folder = tmp_path / kept["floor"]
-        export_vectors("tiny", folder, floor=kept["floor"], data_dir=home)
-        assert recall_of_files(folder, dataset) == pytest.approx(kept[RECALL], abs=1e-2)
+    for row_of in read_floors(home / "tiny", dataset.fingerprint):
+        folder = tmp_path / row_of["floor"]
+        export_vectors("tiny", folder, floor=row_of["floor"], data_dir=home)
+        assert recall_of_files(folder, dataset) == pytest.approx(row_of[RECALL], abs=1e-2)
         assert not (folder / "towers.safetensors").exists()
     other = {"ridge": "profile", "profile": "ridge"}[row["floor"]]
     meta = export_vectors(record.folder, tmp_path / "other", floor=other, data_dir=home)
     assert meta["floor"] == other
     assert record.blend == row, "what is reported stays"
+
+
+def test_a_floor_of_a_long_fit_is_blended_when_asked_for(trained, monkeypatch):
+    """Then `run` blends with the best of the others, but leaves a blend with it alone."""
+    record, dataset, _ = trained
+    row, said = record.blend, []
+    seconds = {row["floor"]: 99.0}
+    monkeypatch.setattr(kept, "seconds_again", lambda row: seconds.get(row["floor"], 0.1))
+    assert blend_run(record, dataset, say=said.append) == row
+    other = blend_run(record, dataset, metric="ndcg_at_50", replaces=False, say=said.append)
+    assert {row["floor"], other["floor"]} == {"ridge", "profile"}
+    assert f"export {record.name} vectors --floor {row['floor']}" in said[0]
+    assert blend_run(record, dataset, floor=row["floor"], say=said.append) == row
+    seconds["profile"] = seconds["ridge"] = 99.0
+    assert blend_run(record, dataset, metric="ndcg_at_50", replaces=False, say=quiet) is None
 
 
 @pytest.mark.parametrize("floors", [[], ["--floor", "ridge"]])
