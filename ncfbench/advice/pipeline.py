@@ -20,8 +20,6 @@ from ncfbench.data.assets import merge_named
 from ncfbench.errors import DataError, UsageError, first_line
 from ncfbench.floors import kept
 from ncfbench.floors.floor import fit_within
-from ncfbench.floors.models import Fitted
-from ncfbench.floors.task import Task
 from ncfbench.racing.engine import Clock
 from ncfbench.racing.pipeline import Outcome, first_free, session
 from ncfbench.reporting.floors import floors_of, read_floors
@@ -34,7 +32,7 @@ from ncfbench.runs.quality import (
     require_validation_links,
 )
 from ncfbench.timing.compile_cache import keep_compiled
-from ncfbench.training.blended import blend_run, failures
+from ncfbench.training.blended import Scored, blend_run, failures
 
 FOLDER = "advice"
 """Folder of the races, below the folder of the runs."""
@@ -150,11 +148,11 @@ def answer_question(
             notes=notes,
         )
         progress.move(int(clock.spent), "blending")
-        fitted: dict[str, tuple[Task, Fitted]] = {}
+        scored: Scored = {}
         metric, name = question.metric.replace("@", "_at_"), quick["floor"] if quick else None
         for run in answer.best.shown.values() if answer.best and name else ():
             try:
-                blend_run(run, dataset, floor=name, metric=metric, fitted=fitted, say=say)
+                blend_run(run, dataset, floor=name, metric=metric, scored=scored, say=say)
             except failures() as error:
                 notes.append(f"No blend: {first_line(error)}")
         floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from ncfbench.data import Dataset
 from ncfbench.data.content import Split
 from ncfbench.floors import kept
 from ncfbench.floors.floor import refit
-from ncfbench.floors.models import Fitted
-from ncfbench.floors.task import HeldOut, Task, columns_of_split
+from ncfbench.floors.task import HeldOut, columns_of_split
 from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.ranks import Scores
 from ncfbench.storage.schemas import BLEND
 from ncfbench.training.trained import restore_trained
 
+Scored: TypeAlias = dict[tuple[str, str], tuple[HeldOut, Scores]]
 METRIC = "recall_at_50"
 LONG_FIT = 60.0
 """Seconds of a fit that is repeated without being asked for, whatever the training took."""
@@ -41,7 +42,7 @@ def blend_run(
     *,
     floor: str | None = None,
     metric: str | None = METRIC,
-    fitted: dict[str, tuple[Task, Fitted]] | None = None,
+    scored: Scored | None = None,
     replaces: bool = True,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any] | None:
@@ -54,7 +55,8 @@ def blend_run(
             no longer than the training, or than a minute.
         metric: of validation links, which chooses the weight; None takes a kept blend by any
             metric, and else chooses by :data:`METRIC`.
-        fitted: floors that are fitted already, by name; what is fitted here is added.
+        scored: held-out links and the floor's scores of their candidates, by floor and split, from
+            other runs of the data; what is computed here is added.
         replaces: False to leave a kept blend with another floor in the run's folder.
 
     Returns:
@@ -93,16 +95,17 @@ def blend_run(
     embedder, reported = restore_trained(record, dataset, say)
     parameters, is_new = reported.parameters, dataset.graph.item_degrees == 0
     users_UxD = embedder.users(parameters).scored
-    fitted = {} if fitted is None else fitted
-    if row["floor"] not in fitted:
-        fitted[row["floor"]] = refit(dataset, row)
-    task, of_floor = fitted[row["floor"]]
-    splits = HeldOut.of(task, dataset)
+    scored = {} if scored is None else scored
+    if (row["floor"], "test") not in scored:
+        task, of_floor = refit(dataset, row)
+        for split, held_out in HeldOut.of(task, dataset).items():
+            scored[row["floor"], split] = held_out, of_floor(held_out.candidates)
 
     def blend_of(split: Split) -> blend.Blend:
+        held_out, by_floor = scored[row["floor"], split]
         items = dataset.candidates(split)
         items_VxD = embedder.candidates(parameters, items, is_new[items])
-        return blend.Blend(of_floor(items), scores_of(users_UxD, items_VxD), splits[split])
+        return blend.Blend(by_floor, scores_of(users_UxD, items_VxD), held_out)
 
     weight, heights, quality = blend_of("validation").choose(metric)
     blended = dict.fromkeys(BLEND.names) | {

@@ -22,6 +22,7 @@ from ncfbench.reporting.floors import blend_of, compare, floors_of
 from ncfbench.reporting.quality import quality_of
 from ncfbench.runs.folder import read_all
 from ncfbench.runs.progress import Progress
+from ncfbench.training import blended
 from ncfbench.training.blended import blend_run
 from ncfbench.training.run import run_and_blend
 
@@ -82,6 +83,13 @@ def test_a_floor_of_a_long_fit_is_blended_when_asked_for(trained, monkeypatch):
     assert {row["floor"], other["floor"]} == {"ridge", "profile"}
     assert f"export {record.name} vectors --floor {row['floor']}" in said[0]
     assert blend_run(record, dataset, floor=row["floor"], say=said.append) == row
+    scored = {}
+    wanted = {"floor": row["floor"], "replaces": False, "scored": scored}
+    first = blend_run(record, dataset, **wanted, metric="ndcg_at_50")
+    assert scored.keys() == {(row["floor"], "validation"), (row["floor"], "test")}
+    monkeypatch.setattr(blended, "refit", lambda *a: pytest.fail("it is fitted"))
+    again = blend_run(record, dataset, **wanted, metric="ndcg_at_50")
+    assert {**first, "seconds": 0.0} == {**again, "seconds": 0.0}
     seconds["profile"] = seconds["ridge"] = 99.0
     assert blend_run(record, dataset, metric="ndcg_at_50", replaces=False, say=quiet) is None
 
