@@ -1,18 +1,18 @@
 """Figures: which runs and points they draw, and bounds where there are no points."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
-from support.records import write_run
+from support.records import floor_row, write_run
 
-from ncfbench.catalog import SAMPLERS
+from ncfbench.floors.kept import FILE
 from ncfbench.reporting.answers import Answer
-from ncfbench.reporting.figures import curves, drawn
-from ncfbench.reporting.figures import drawing as drawing_module
-from ncfbench.reporting.figures.drawing import STYLES, styles_of
+from ncfbench.reporting.figures import curves, drawing, drawn
 from ncfbench.reporting.frames import by_variant, group
 from ncfbench.reporting.results import collect
 from ncfbench.runs.folder import read, read_all
+from ncfbench.storage import schemas, tables
 
 
 def test_bounds_are_thin_lines(tmp_path):
@@ -22,51 +22,73 @@ def test_bounds_are_thin_lines(tmp_path):
     write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])
     write_run(tmp_path, "ns", [9, 4, 2], 20, [0, 0.35, 0.4])
     (comparison,) = group(read_all(tmp_path)[0])
-    drawing = curves.draw_targets(comparison)
+    figure = curves.draw_targets(comparison).figure
     thin_lines = [
         (line.get_xdata(), line.get_ydata())
-        for line in drawing.figure.axes[1].lines
+        for line in figure.axes[1].lines
         if line.get_linewidth() == curves.BOUND["linewidth"] and line.get_marker() == "None"
     ]
     (bound,) = [line for line in thin_lines if line[0][0] > 0]
     assert bound[0] == pytest.approx([0.1, 0.15, 0.2, 0.35, 0.4])
     assert bound[1] == pytest.approx([20, 30, 40, 40, 20])
-    texts = [text.get_text() for text in drawing.figure.axes[0].get_legend().get_texts()]
-    assert texts == ["ns"]
-    note = drawing.figure.get_supxlabel()
-    assert note.startswith("b=512, k=10, seed 0. Bands: 95 %")
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["ns"]
+    assert figure.get_supxlabel().startswith("b=512, k=10, seed 0. Bands: 95 %")
 
 
 def test_of_many_arms_the_first_are_named(tmp_path, monkeypatch):
-    """As many as a race can end with; the best is among them."""
-    for place in range(12):
-        rate, recalls = (place + 1) / 1000, [0, 0.2, 0.3 + place / 100]
-        write_run(tmp_path, "ns", [9, 4, 2], 10, recalls, learning_rate=rate)
+    """As many as a race can end with; the best is among them. All begin after the features."""
+    most = curves.MOST_NAMED
+    for place in range(most + 1):
+        more = {"learning_rate": (place + 1) / 1000, "feature_seconds": 3.5}
+        write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3 + place / 100], **more)
     (answer,) = collect(tmp_path, tmp_path).answers
     monkeypatch.setattr(Answer, "main", property(lambda answer: answer.arms))
-    drawing = curves.draw_answer(answer)
-    labels = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
-    assert len(labels) == curves.MOST_NAMED
+    figure = curves.draw_answer(answer).figure
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert len(labels) == most
     assert answer.arms[0].name in labels
-    lines = drawing.figure.axes[0].lines
-    assert len(lines) >= 12
-    named = [line for line in lines if line.get_label() in labels]
+    axis = figure.axes[1]
+    assert axis.get_xlabel().startswith("features and training, s")
+    arms = [line for line in axis.lines if len(line.get_xdata()) == 2 and line.get_xdata()[0] > 1]
+    assert [line.get_xdata()[0] for line in arms] == pytest.approx([4.5] * (most + 1))
+    named = [line for line in arms if line.get_label() in labels]
     looks = {(each.get_color(), each.get_linestyle(), each.get_marker()) for each in named}
-    assert len(looks) == curves.MOST_NAMED, "arms of one sampler are told apart"
+    assert len(looks) == most, "arms of one sampler are told apart"
 
 
 @pytest.mark.parametrize("words", [1, 4])
 def test_legends_are_whole_however_long(words):
-    figure = drawing_module.new_figure(9.5, 3.6)
+    figure = drawing.new_figure(9.5, 3.6)
     labels = [" ".join(["strat-ns lr=0.03"] * words) + str(place) for place in range(8)]
     axis = figure.subplots()
-    handles = [axis.plot([0, 1])[0] for _ in labels]
-    drawing_module.add_legend_below(figure, handles, labels)
+    drawing.add_legend_below(figure, [axis.plot([0, 1])[0] for _ in labels], labels)
     figure.draw_without_rendering()
     (legend,) = figure.legends
     box = legend.get_window_extent()
     assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
     assert (legend._ncols > 1) == (words == 1)
+
+
+def test_floors_are_dotted_lines(tmp_path):
+    """Whole labels to the right of the axes, none on another, whatever the recalls."""
+    for sampler, recall in (("ns", 0.53), ("iid", 0.2)):
+        write_run(tmp_path, sampler, [9, 5, 3], 20, [0, 0.2, recall])
+    floors = [("ridge", 0.567, 19), ("ease", 0.565, 1e-4), ("ials", 0.564, 60)]
+    rows = [floor_row(*floor) for floor in (*floors, ("profile", 0.512, 3.5))]
+    tables.write_rows(tmp_path / FILE, rows, schemas.FLOOR)
+    (answer,) = collect(tmp_path, tmp_path).answers
+    figure = curves.draw_answer(answer)
+    figure.draw_without_rendering()
+    axes = figure.axes[1]
+    dotted = [line for line in axes.lines if line.get_linestyle() == ":"]
+    assert {line.get_ydata()[0] for line in dotted} == {0.567, 0.565, 0.564, 0.512}
+    assert [text.get_text() for text in axes.texts] == [
+        *("ridge 0.567 (19 s)", "ease 0.565 (0.0001 s)", "ials 0.564 (60 s)"),
+        "profile 0.512 (3.5 s)",
+    ]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert all(box.x0 >= axes.bbox.x1 and box.x1 <= figure.bbox.x1 for box in boxes)
+    assert all(upper.y0 >= lower.y1 for upper, lower in pairwise(boxes))
 
 
 def test_no_figure_takes_the_name_of_another(tmp_path):
@@ -80,15 +102,14 @@ def test_no_figure_takes_the_name_of_another(tmp_path):
 
 
 def test_curves_are_of_the_papers_s_and_k(tmp_path):
-    for sizes in ({}, {"stratum_size": 8}, {"negatives": 1}):
+    for sizes in ({}, {"stratum_size": 8}, {"negatives": 1}, {"strata": "user"}):
         write_run(tmp_path, "strat", [9, 4], 20, **sizes)
     write_run(tmp_path, "ns", [9, 1], 20)
-    write_run(tmp_path, "strat", [9, 1], 20, strata="user")
     (comparison,) = group(read_all(tmp_path)[0])
-    shown = drawing_module.main_variants(by_variant(comparison), "cnn")
+    shown = drawing.main_variants(by_variant(comparison), "cnn")
     assert [one.label("cnn") for one in shown] == ["strat", "ns"]
     sizes = [arm for arm in by_variant(comparison) if arm.stratum_size == 8]
-    assert drawing_module.main_variants(sizes, "cnn") == sizes
+    assert drawing.main_variants(sizes, "cnn") == sizes
 
 
 def test_times_of_simulated_devices_are_not_drawn(tmp_path):
@@ -102,13 +123,6 @@ def test_times_of_simulated_devices_are_not_drawn(tmp_path):
         assert (curves.draw_targets(comparison) is not None) == is_drawn
 
 
-def test_styles_cycle_and_stay_apart():
-    """Further samplers repeat colours, with other lines and marks."""
-    found = styles_of(f"sampler {place}" for place in range(35))
-    assert len({tuple(each.values()) for each in found.values()}) == 35
-    assert [STYLES[name] for name in SAMPLERS] == list(found.values())[: len(SAMPLERS)]
-
-
 @pytest.mark.long_cases("pdf|png")
 @pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
 def test_a_figure_drawn_again_has_the_same_bytes(tmp_path, kind):
@@ -117,5 +131,5 @@ def test_a_figure_drawn_again_has_the_same_bytes(tmp_path, kind):
     (comparison,) = group(read_all(tmp_path / "r")[0])
     paths = [tmp_path / f"{number}.{kind}" for number in range(2)]
     for path in paths:
-        drawing_module.save(curves.draw_targets(comparison), [path])
+        drawing.save(curves.draw_targets(comparison), [path])
     assert paths[0].read_bytes() == paths[1].read_bytes()

@@ -1,160 +1,133 @@
-"""How arms stand to floors: words, the sentence, what validation chooses."""
+"""How arms stand to floors: words, differences, seconds, and what validation chooses."""
 
 import math
 import statistics
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from beside_floors import (
-    BOTH_HAVE,
-    ERRORS,
-    OF_BOTH,
-    PROFILE,
-    PROFILE_HAS,
-    RIDGE,
-    answer_of,
-    beside,
-    said_of,
-)
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.cli import check, invoke
-from support.records import change, floor_row, write_run
+from support.records import floor_row, write_run
 
 from ncfbench.floors.kept import FILE
 from ncfbench.floors.models import FLOORS
 from ncfbench.reporting.answers import find_answers
-from ncfbench.reporting.floors import (
-    TITLES,
-    FloorResult,
-    compare,
-    floors_of,
-    standing,
-)
+from ncfbench.reporting.floors import TITLES, FloorResult, compare, floors_of, standing
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.quality import Quality, quality_of
-from ncfbench.reporting.results import collect
-from ncfbench.reporting.views.answers import as_rows
-from ncfbench.reporting.views.sentences import run_sentence
+from ncfbench.reporting.views import sentences
 from ncfbench.runs.folder import read, read_all
 from ncfbench.storage import schemas, tables
+
+PROFILE, RIDGE = floor_row("profile", 0.512, 3.5), floor_row("ridge", 0.567, 19.0)
+ERRORS = (0.003, 0.004)
+APART = math.hypot(*ERRORS, *ERRORS)
+"""The error of a difference: 0.005 of the arm and of the floor, in quadrature."""
+
+
+def beside(answer, rows, best="strat-ns"):
+    """The answer with floors, and the arm of this sampler recommended."""
+    arms = [
+        replace(arm, status="recommended" if arm.config.sampler == best else "lower")
+        for arm in answer.arms
+    ]
+    return replace(answer, arms=arms, floors=floors_of(rows))
+
+
+def answer_of(folder, *recalls, **more):
+    """strat-ns has the first recalls, after 2, 4, ... s; others are a tenth as fast."""
+    for sampler, own, ms in zip(("strat-ns", "ns", "iid"), recalls, (20, 200, 200), strict=False):
+        losses = [9, *(3.0 if place else 3.1 for place in range(max(len(own) - 1, 2)))]
+        write_run(folder, sampler, losses, ms, own, **{"errors": ERRORS} | more)
+    (answer,) = find_answers(*group(read_all(folder)[0]))
+    return answer
 
 
 def test_every_floor_has_a_title():
     assert TITLES.keys() == FLOORS.keys()
 
 
-NOT = "Training is not worth it: the trained arm has"
-NOT_CLEARLY = "Training is not clearly worth it: the trained arm has"
-
-
 @pytest.mark.parametrize(
-    ("floors", "recalls", "verdict", "stands"),
+    ("recalls", "stands"),
     [
-        ([], [[0, 0.6]], "", ""),
-        (
-            [PROFILE, RIDGE],
-            [[0, 0.4, 0.5]],
-            f"{NOT} -0.067 {OF_BOTH} over ridge, by test links.",
-            f"level with profile (-0.012 {OF_BOTH}), below ridge (-0.067 {OF_BOTH})",
-        ),
-        (
-            [PROFILE, RIDGE],
-            [[0, 0.4, 0.53]],
-            f"{NOT} -0.037 {OF_BOTH} over ridge, by test links.",
-            f"above profile (+0.018 {OF_BOTH}, after 4 s), below ridge (-0.037 {OF_BOTH})",
-        ),
-        (
-            [PROFILE, RIDGE],
-            [[0, 0.4, 0.53, 0.6]],
-            f"Training is worth it: the trained arm has +0.033 {OF_BOTH} over ridge, by test"
-            " links.",
-            f"above ridge (+0.033 {OF_BOTH}, after 6 s) and profile (+0.088 {OF_BOTH}, after 4 s)",
-        ),
+        ([0, 0.4, 0.5], {"ridge": ("below", -0.067, None), "profile": ("level", -0.012, None)}),
+        ([0, 0.4, 0.53], {"ridge": ("below", -0.037, None), "profile": ("passes", 0.018, 4)}),
+        ([0, 0.4, 0.53, 0.6], {"ridge": ("passes", 0.033, 6), "profile": ("passes", 0.088, 4)}),
         # The first evaluation, at 2 s, is above by less than two errors.
-        ([PROFILE], [[0, 0.52, 0.6]], None, f"above profile (+0.088 {OF_BOTH}, after 4 s)"),
-        (
-            [PROFILE],
-            [[0, 0.4, 0.526]],
-            f"{NOT_CLEARLY} +0.014 {OF_BOTH} over profile, by test links.",
-            f"level with profile (+0.014 {OF_BOTH})",
-        ),
-        (
-            [PROFILE],
-            [[0, 0.4, 0.508], [0, 0.4, 0.3, 0.54]],
-            f"{NOT_CLEARLY} -0.004 {OF_BOTH} over profile, by test links.",
-            f"level with profile (-0.004 {OF_BOTH})",
-        ),
+        ([0, 0.52, 0.6], {"profile": ("passes", 0.088, 4)}),
+        ([0, 0.4, 0.526], {"profile": ("level", 0.014, None)}),
     ],
-    ids=["no floors", "none", "some", "all", "later", "level", "another is higher"],
 )
-def test_the_sentence_says_which_floor_is_passed(floors, recalls, verdict, stands, tmp_path):
-    answer = answer_of(tmp_path, *recalls)
-    worth, sentence = said_of(answer, floors)
-    assert verdict in (None, worth)
-    reached = BOTH_HAVE if RIDGE in floors else PROFILE_HAS
-    whole = f"Without training: {reached}. The recommended arm is {stands}."
-    assert sentence == (whole if floors else "")
+def test_an_arm_stands_to_each_floor(recalls, stands, tmp_path):
+    """The verdict on training is that on the best floor."""
+    rows = [row for row in (RIDGE, PROFILE) if row["floor"] in stands]
+    answer = beside(answer_of(tmp_path, recalls), rows)
+    for floor in answer.floors:
+        word, above_by, seconds = stands[floor.row["floor"]]
+        found = standing(answer.best, floor)
+        assert (found.word, found.seconds) == (word, pytest.approx(seconds) if seconds else None)
+        assert (found.above_by, found.error) == pytest.approx((above_by, APART))
+    (best, (word, above_by, _)), *_ = stands.items()
+    verdict = sentences.worth_sentence(answer)
+    text = f"the trained arm has {above_by:+.3f} ± 0.007 over {best}, by test links."
+    assert verdict == f"{sentences.WORTH[word]}: {text}"
+    said = sentences.floors_sentence(answer)
+    assert said.startswith("Without training: ")
+    assert said.count("± 0.007") == len(rows)
+
+
+def test_a_sentence_has_the_words_of_all_floors(tmp_path):
+    answer = answer_of(tmp_path, [0, 0.4, 0.53])
+    assert sentences.floors_sentence(beside(answer, [PROFILE, RIDGE])) == (
+        "Without training: ridge 0.567 (19 s), profile 0.512 (3.5 s). The recommended arm is above"
+        " profile (+0.018 ± 0.007, after 4 s), below ridge (-0.037 ± 0.007)."
+    )
+    assert sentences.floors_sentence(answer) == sentences.worth_sentence(answer) == ""
 
 
 @pytest.mark.parametrize(
-    ("recall", "ndcgs", "said"),
+    ("recall", "ndcg", "of_floor", "said"),
     [
-        (0.6, (0.3, 0.35), "By NDCG@50 the recommended arm is below ridge: 0.300 to 0.350."),
-        (0.4, (0.36, 0.35), "By NDCG@50 the recommended arm is above ridge: 0.360 to 0.350."),
-        (0.6, (0.36, 0.35), ""),
-        (0.6, (0.3501, 0.3502), ""),
-        (0.4, (0.3, 0.35), ""),
-        (0.6, (None, 0.35), ""),
-        (0.6, (0.3, None), ""),
+        (0.6, 0.3, 0.35, "By NDCG@50 the recommended arm is below ridge: 0.300 to 0.350."),
+        (0.4, 0.36, 0.35, "By NDCG@50 the recommended arm is above ridge: 0.360 to 0.350."),
+        *((0.6, 0.36, 0.35, ""), (0.6, 0.3501, 0.3502, ""), (0.4, 0.3, 0.35, "")),
+        *((0.6, None, 0.35, ""), (0.6, 0.3, None, "")),
     ],
 )
-def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(tmp_path, recall, ndcgs, said):
-    answer = answer_of(tmp_path, [0, 0.3, recall])
-    (arm,) = answer.arms
-    (run,) = arm.runs.values()
-    for row in run.curve:
-        row["test_ndcg_at_50"] = 0.99 if row["test_recall_at_50"] == 0.3 else ndcgs[0]
-    _, found = said_of(answer, [RIDGE | {"test_ndcg_at_50": ndcgs[1]}])
+def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(tmp_path, recall, ndcg, of_floor, said):
+    def edit(curve):
+        for row in curve:
+            row["test_ndcg_at_50"] = 0.99 if row["test_recall_at_50"] == 0.3 else ndcg
+
+    answer = answer_of(tmp_path, [0, 0.3, recall], edit=edit)
+    found = sentences.floors_sentence(beside(answer, [RIDGE | {"test_ndcg_at_50": of_floor}]))
     assert found.endswith(said)
     assert ("NDCG" in found) == bool(said)
 
 
-def test_without_a_best_arm_the_highest_is_named(tmp_path):
-    answer = answer_of(tmp_path, [0, 0.4, 0.5], [0, 0.4, 0.53])
-    _, found = said_of(answer, [PROFILE], None)
-    assert found.endswith(f" cnn sg ns is above profile (+0.018 {OF_BOTH}, after 40 s).")
+@pytest.mark.parametrize(
+    ("losses", "chance", "name"),
+    [
+        # Fewer validation items than 50: the recall of test links is left.
+        ((3, 3), 1.0, "cnn sg ns"),
+        # Of equal recalls of validation links names decide, and not losses.
+        *(((one, other), None, "cnn sg neg") for one, other in ((3, 4), (4, 3))),
+    ],
+)
+def test_which_arm_is_set_beside_floors(tmp_path, losses, chance, name):
+    def edit(curve):
+        for row in curve:
+            row["validation_recall_at_50_chance"] = chance
 
-
-def check_arm_beside_floors(folder, name):
-    """Both computations set the arm of this name beside the floors."""
-    tables.write_rows(folder / FILE, [PROFILE, RIDGE], schemas.FLOOR)
-    (answer,) = find_answers(*group(read_all(folder)[0]))
+    for sampler, loss, top in zip(("neg", "ns"), losses, (0.5, 0.53), strict=True):
+        recalls = {"recalls": [0, 0.4, top], "validation": [0, 1, 1], "errors": ERRORS}
+        write_run(tmp_path, sampler, [loss, 5, 5], 20, edit=edit, **recalls)
+    tables.write_rows(tmp_path / FILE, [PROFILE, RIDGE], schemas.FLOOR)
+    (answer,) = find_answers(*group(read_all(tmp_path)[0]))
     assert answer.beside_floors.name == name
-    check(invoke("report", folder), 0)
-    check(invoke("report", folder, "--verify"), 0, "0 do not match")
-
-
-def test_a_validation_recall_of_1_by_construction_chooses_nothing(tmp_path):
-    """Fewer validation items than 50: the recall of test links is left, in both computations."""
-
-    def give_chance(rows):
-        for row in rows:
-            row["validation_recall_at_50_chance"] = 1.0
-
-    for sampler, top in (("neg", 0.5), ("ns", 0.53)):
-        recalls = {"recalls": [0, 0.4, top], "validation": [0, 1, 1], "errors": ERRORS}
-        change(write_run(tmp_path, sampler, [3, 5, 5], 20, **recalls), "curve", give_chance)
-    check_arm_beside_floors(tmp_path, "cnn sg ns")
-
-
-@pytest.mark.parametrize("first", [(3, 4), (4, 3)])
-def test_of_equal_validation_names_decide_not_losses(tmp_path, first):
-    """A second computation has the same arm beside the floors, whatever the losses are."""
-    for sampler, loss, top in zip(("neg", "ns"), first, (0.5, 0.53), strict=True):
-        recalls = {"recalls": [0, 0.4, top], "validation": [0, 1, 1], "errors": ERRORS}
-        write_run(tmp_path, sampler, [loss, 5, 5], 20, **recalls)
-    check_arm_beside_floors(tmp_path, "cnn sg neg")
+    check(invoke("report", tmp_path), 0)
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
 @pytest.mark.parametrize("lacks", ["arm", "floor"])
@@ -163,15 +136,12 @@ def test_without_an_error_nothing_is_known(tmp_path, lacks):
     errors = {"test_recall_at_50_error": None} if lacks == "floor" else {}
     of_arm = {"errors": None} if lacks == "arm" else {}
     floors = [PROFILE | errors, RIDGE | {"test_recall_at_50": 0.612} | errors]
-    answer = answer_of(tmp_path, [0, 0.4, 0.542], **of_arm)
-    (arm,) = answer.arms
-    assert [standing(arm, floor).word for floor in floors_of(floors)] == ["unknown"] * 2
-    verdict, found = said_of(answer, floors)
-    said = "Whether training is worth it is not known: the trained arm has -0.070 ± unknown over"
-    assert verdict == f"{said} ridge, by test links."
+    answer = beside(answer_of(tmp_path, [0, 0.4, 0.542], **of_arm), floors)
+    assert [standing(answer.best, floor).word for floor in answer.floors] == ["unknown"] * 2
+    assert sentences.worth_sentence(answer).startswith(sentences.WORTH["unknown"])
     stands = "is beside ridge (-0.070 ± unknown) and profile (+0.030 ± unknown)."
-    assert found.endswith(stands)
-    assert run_sentence(floors_of(floors), arm.reported).endswith(stands)
+    assert sentences.floors_sentence(answer).endswith(stands)
+    assert sentences.run_sentence(answer.floors, answer.best.reported).endswith(stands)
 
 
 def test_test_links_choose_neither_floor_nor_arm(tmp_path):
@@ -180,33 +150,21 @@ def test_test_links_choose_neither_floor_nor_arm(tmp_path):
     """
     ridge = RIDGE | {"test_recall_at_50": 0.5, "validation_recall_at_50": 0.3}
     profile = PROFILE | {"test_recall_at_50": 0.6, "validation_recall_at_50": 0.2}
-    floors = floors_of([profile, ridge])
-    assert [floor.row["floor"] for floor in floors] == ["ridge", "profile"]
-    arms = {
-        "ns": ([0, 0.45, 0.51, 0.7], [0, 0.2, 0.4, 0.3]),
-        "iid": ([0, 0.45, 0.9, 0.9], [0, 0.2, 0.35, 0.3]),
-        "strat-ns": ([0, 0.2, 0.45, 0.45], [0, 0.1, 0.2, 0.1]),
-    }
-    for sampler, (recalls, validation) in arms.items():
-        more: dict[str, Any] = {"validation": validation, "errors": ERRORS}
+    for sampler, recalls, validation in (
+        ("ns", [0, 0.45, 0.51, 0.7], [0, 0.2, 0.4, 0.3]),
+        ("iid", [0, 0.45, 0.9, 0.9], [0, 0.2, 0.35, 0.3]),
+        ("strat-ns", [0, 0.2, 0.45, 0.45], [0, 0.1, 0.2, 0.1]),
+    ):
+        more = {"validation": validation, "errors": ERRORS}
         write_run(tmp_path, sampler, [9, 5, 4, 3], 100, recalls, **more)
     (answer,) = find_answers(*group(read_all(tmp_path)[0]))
     none, found = (beside(answer, [profile, ridge], best) for best in (None, "strat-ns"))
+    assert [floor.row["floor"] for floor in found.floors] == ["ridge", "profile"]
     assert none.beside_floors.name == "cnn sg ns"
+    assert " cnn sg ns is level with ridge (+0.010" in sentences.floors_sentence(none)
     assert found.beside_floors.reported.recall == 0.45
-    _, said = said_of(answer, [profile, ridge])
-    assert said == (
-        "Without training: ridge 0.500 (19 s), profile 0.600 (3.5 s). The recommended arm is below"
-        f" ridge (-0.050 {OF_BOTH}) and profile (-0.150 {OF_BOTH})."
-    )
-
-
-def test_a_certain_validation_recall_chooses_no_floor():
-    """With at most 50 items to rank it is 1 of all: test links tell, as of floors without any."""
-    certain = {"validation_recall_at_50": 1.0, "validation_recall_at_50_chance": 1.0}
-    for more in (certain, {}):
-        found = floors_of([PROFILE | more, RIDGE | more])
-        assert [floor.row["floor"] for floor in found] == ["ridge", "profile"]
+    above_by = [standing(found.best, floor).above_by for floor in found.floors]
+    assert above_by == pytest.approx([-0.05, -0.15])
 
 
 @given(
@@ -217,47 +175,28 @@ def test_a_certain_validation_recall_chooses_no_floor():
 )
 def test_words_are_by_two_errors(recalls, floor, own, other):
     """By hand: the seeds' part is there where there are several, and its note says if not."""
-    mean, deviation = sum(recalls) / len(recalls), math.hypot(own, standard_error_of(recalls))
-    values = {"recall_at_50": mean, "recall_at_50_error": deviation}
-    own_recall = Quality(values, recalls=recalls)
-    row = floor_row("ridge", floor, 1.0) | dict.fromkeys(ITEM_ERROR, 0.0)
+    mean = sum(recalls) / len(recalls)
+    of_seeds = statistics.stdev(recalls) / math.sqrt(len(recalls)) if len(recalls) > 1 else 0.0
+    values = {"recall_at_50": mean, "recall_at_50_error": math.hypot(own, of_seeds)}
+    row = floor_row("ridge", floor, 1.0) | {"test_recall_at_50_item_error": 0.0}
     row |= {"test_recall_at_50_error": other}
-    stands, above = compare(own_recall, FloorResult(row).reported), mean - floor
-    error = math.sqrt(own**2 + other**2 + standard_error_of(recalls) ** 2)
+    stands = compare(Quality(values, recalls=recalls), FloorResult(row).reported)
+    above, error = mean - floor, math.sqrt(own**2 + other**2 + of_seeds**2)
     assume(abs(abs(above) - 2 * error) > 1e-12)
     word = "level" if abs(above) < 2 * error else "passes" if above > 0 else "below"
     assert stands.word == word
     assert (stands.above_by, stands.error) == (pytest.approx(above), pytest.approx(error))
 
 
-def standard_error_of(values):
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-
-
-ITEM_ERROR = ["test_recall_at_50_item_error"]
-
-
-def test_an_arm_that_is_alone_stands_beside_floors_in_json(tmp_path):
-    write_run(tmp_path, "ns", [9, 5, 3], 200, [0, 0.4, 0.53], errors=ERRORS)
-    tables.write_rows(tmp_path / FILE, [PROFILE], schemas.FLOOR)
-    check(invoke("report", tmp_path), 0)
-    results = collect(tmp_path, tmp_path)
-    (answer,) = as_rows(results.answers, {})
-    assert answer["recommended"] == "cnn sg ns"
-    (row,) = answer["floors"]
-    assert (row["best_arm"], row["passed_after_seconds"]) == ("passes", 40.0)
-
-
 def test_before_training_and_after_divergence(tmp_path):
     """An evaluation before training takes no seconds; what diverged is no arm to train with."""
-    answer = answer_of(tmp_path, [0, 0.6])
-    (arm,) = answer.arms
-    (run,) = arm.runs.values()
+    answer = beside(answer_of(tmp_path, [0, 0.6]), [PROFILE])
+    (run,) = answer.best.runs.values()
     run.curve[0]["test_recall_at_50"] = 0.6
-    _, found = said_of(answer, [PROFILE])
-    assert found.endswith(f"is above profile (+0.088 {OF_BOTH}, after 0 s).")
+    assert standing(answer.best, answer.floors[0]).seconds == 0
     run.summary["status"] = "diverged"
-    assert said_of(answer, [PROFILE], None)[1].endswith("No arm has a recall to compare.")
+    said = sentences.floors_sentence(beside(answer, [PROFILE], None))
+    assert said.endswith("No arm has a recall to compare.")
 
 
 @pytest.mark.parametrize(
@@ -273,10 +212,10 @@ def test_a_run_stands_by_the_errors_of_both(apart, stands, tmp_path):
     """It reports 0.512 and some errors of the difference, without a recall of each user; a floor's
     error is 0.005.
     """
-    own, recall = math.hypot(0.006, 0.008), 0.512 + apart * math.hypot(0.006, 0.008, 0.003, 0.004)
+    own, recall = math.hypot(0.006, 0.008), 0.512 + apart * math.hypot(0.006, 0.008, *ERRORS)
     assert quality_of([read(write_run(tmp_path, "ns", [9, 3], 10))]) is None
     run = read(write_run(tmp_path, "iid", [9, 3], 10, [0, recall], errors=(0.006, 0.008)))
-    assert run_sentence(floors_of([PROFILE, RIDGE]), quality_of([run])) == (
+    assert sentences.run_sentence(floors_of([PROFILE, RIDGE]), quality_of([run])) == (
         "Without training: ridge 0.567 (19 s), profile 0.512 (3.5 s)."
         f" This run's recall@50, {recall:.3f} ± {own:.3f}, is {stands}."
     )
@@ -292,9 +231,11 @@ def test_validation_says_which_settings_count():
     chosen = row(3.0, 0.1, "validation", 0.1)
     assert [floor.row["penalty"] for floor in floors_of([chosen, *given])] == [3.0]
     assert floors_of([floor_row("of a later version", 0.5, 1.0)]) == []
-    for content, name in (
-        ("features", "feature profiles"),
-        ("TF-IDF and features", "TF-IDF and feature profiles"),
-    ):
-        (own,) = floors_of([PROFILE | {"content": content}])
-        assert own.name == name
+    for content in ("feature", "TF-IDF and feature"):
+        (own,) = floors_of([PROFILE | {"content": f"{content}s"}])
+        assert own.name == f"{content} profiles"
+    # With at most 50 items to rank it is 1 of all: test links tell, as of floors without any.
+    certain = {"validation_recall_at_50": 1.0, "validation_recall_at_50_chance": 1.0}
+    for more in (certain, {}):
+        floors = floors_of([PROFILE | more, RIDGE | more])
+        assert [floor.row["floor"] for floor in floors] == ["ridge", "profile"]

@@ -1,0 +1,199 @@
+"""What is deployed: an arm, a floor or both; floors beside the data, and seconds of features."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from support.cli import check, invoke
+from support.records import floor_row, write_blend, write_run
+
+from ncfbench.data import prepare
+from ncfbench.floors.floor import floor as fit_floors
+from ncfbench.floors.kept import FILE
+from ncfbench.reporting.floors import find_floors
+from ncfbench.reporting.results import collect
+from ncfbench.reporting.views import sentences
+from ncfbench.reporting.views.answers import answer_tables
+from ncfbench.reporting.views.run import run_table
+from ncfbench.runs.folder import read, read_all
+from ncfbench.storage import schemas, tables
+
+ERRORS = (0.003, 0.004)
+
+
+def keep_floors(folder, *rows):
+    tables.write_rows(folder / FILE, list(rows), schemas.FLOOR)
+
+
+def answer_of(folder):
+    """The only answer as JSON prints it."""
+    (row,) = collect(folder, folder).answer_rows
+    return row
+
+
+@pytest.mark.parametrize(("validation", "what"), [(None, None), (0.2, "floor"), (0.6, "trained")])
+def test_what_is_deployed_is_chosen_by_validation(tmp_path, validation, what):
+    """Without validation links nothing is recommended, whatever the test links say."""
+    of_run = {} if validation is None else {"validation": [0, validation, validation]}
+    folder = write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS, **of_run)
+    keep_floors(tmp_path, floor_row("ridge", 0.9, 1.0, validation_recall_at_50=0.3))
+    found = answer_of(tmp_path)["deploy"]
+    assert (found and found["what"]) == what
+    if what == "trained":
+        assert found["command"].startswith(f"ncfbench export {folder} vectors --top 50  # once")
+    if what == "floor":
+        assert found["command"] == "ncfbench export citeulike vectors --floor ridge --top 50"
+
+
+def test_the_run_that_is_deployed_is_of_a_seed_that_decides(tmp_path):
+    """Seed 1 of it ranks validation links better, and the figures beside it are not its own."""
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3], validation=[0, 0.3])
+    more = {"loss": "softmax", "validation": [0, 0.4]}
+    decides = write_run(tmp_path, "ns", [9, 1], 10, [0, 0.4], **more)
+    more["validation"] = [0, 0.9]
+    write_run(tmp_path, "ns", [9, 1], 10, [0, 0.9], seed=1, **more)
+    deploy = answer_of(tmp_path)["deploy"]
+    assert decides.name in deploy["command"]
+    assert deploy["recall"] == 0.4
+
+
+def test_few_of_many_ties_are_named():
+    ties = [SimpleNamespace(name=name) for name in "abcde"]
+    assert sentences.tied_sentence(ties) == "Tied with the trained arm: a, b, c, 2 more."
+    assert sentences.tied_sentence(ties[:3]) == "Tied with the trained arm: a, b, c."
+    assert sentences.tied_sentence([]) == ""
+
+
+# --- floors and blends beside an arm
+
+
+def test_floors_have_rows_of_an_answer(tmp_path):
+    """An arm that is alone stands beside them; both are above the level, 0.95 of 0.53."""
+    write_run(tmp_path, "ns", [9, 5, 3], 200, [0, 0.4, 0.53], errors=ERRORS)
+    keep_floors(tmp_path, floor_row("profile", 0.512, 3.5), floor_row("ridge", 0.567, 19.0))
+    answer = answer_of(tmp_path)
+    assert (answer["recommended"], answer["deploy"]) == ("cnn sg ns", None)
+    names = ("floor", "best_arm", "passed_after_seconds", "seconds", "seconds_to_level")
+    assert [[floor[name] for name in names] for floor in answer["floors"]] == [
+        ["ridge", "below", None, 19.0, 19.0],
+        ["profile", "passes", 40.0, 3.5, 3.5],
+    ]
+
+
+@pytest.mark.parametrize("more", [[], ["--only", "sampler=ns"]])
+def test_floors_of_another_machine_are_a_caveat(tmp_path, more):
+    """Known where the runs' environments say on which one they were trained."""
+    runs = [
+        write_run(tmp_path, sampler, [9, 5, 3], 20, [0, 0.4, recall], errors=ERRORS)
+        for sampler, recall in (("ns", 0.53), ("iid", 0.35))
+    ]
+    keep_floors(tmp_path, floor_row("profile", 0.512, 3.5))
+    codes = []
+    for host in (None, "one", "two"):  # the floors are of `one`
+        for path in (run / "environment.json" for run in runs):
+            found = tables.read_json(path) | ({} if host is None else {"host_key": host})
+            tables.write_json(path, found)
+        document = json.loads(invoke("report", tmp_path, "--json", *more).stdout)
+        (answer,) = document["answers"]
+        codes.append("other_machine" in {caveat["code"] for caveat in answer["caveats"]})
+    assert codes == [False, False, True]
+
+
+def test_floors_are_read_beside_the_data(tmp_path, tiny_options, tiny):
+    """Fitted beside the data they are in the report; before, it says how to fit them."""
+    prepare("synthetic", tiny_options, tmp_path, "tiny", say=lambda text: None)
+    runs = tmp_path / "runs"
+    more = {"dataset": "tiny", "fingerprint": tiny.fingerprint, "errors": ERRORS}
+    write_run(runs, "ns", [9, 3, 2], 20, [0, 0.4], **more)
+    words = ("report", runs, "--data-dir", tmp_path)
+    command = f"without training: ncfbench floor tiny --data-dir {tmp_path}"
+    check(invoke(*words), 0, command)
+    assert json.loads(invoke(*words, "--json").stdout)["answers"][0]["floors"] == []
+    fit_floors("tiny", data_dir=tmp_path, floors=["profile"], say=lambda text: None)
+    printed = invoke(*words)
+    check(printed, 0, "no training: profile")
+    assert "ncfbench floor" not in printed.stdout
+    assert "ncfbench floor" not in invoke("report", runs, "--data-dir", tmp_path / "no").stdout
+    for damaged, names in (
+        (tmp_path / "tiny", [["TF-IDF profiles"]]),  # those beside the runs are left
+        (runs, [[]]),
+    ):
+        (damaged / FILE).write_bytes(b"no table")
+        floors, problems = find_floors(read_all(runs)[0], runs, tmp_path)
+        assert [[floor.name for floor in own] for own in floors.values()] == names
+        assert all(FILE in problem for problem in problems)
+        assert problems
+
+
+@pytest.mark.parametrize(
+    ("recall", "apart", "word"), [(0.70, 0.04, "passes"), (0.55, 0.14, "level")]
+)
+def test_what_both_reach_decides_whether_training_is_worth_it(tmp_path, recall, apart, word):
+    """The blend's users are as far apart as the floor's, or farther; the run alone is below."""
+    write_blend(
+        write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS), recall, apart
+    )
+    of_users = {"test_user_recalls": [0.5, 0.58], "test_item_shares": [0.54 / 400] * 400}
+    keep_floors(tmp_path, floor_row("ridge", 0.54, 1.0, **of_users))
+    (answer,) = collect(tmp_path, tmp_path).answers
+    verdict = f"{sentences.WORTH[word]}: both together have {recall - 0.54:+.3f} ± "
+    assert sentences.worth_sentence(answer).startswith(verdict)
+    assert f"of ridge), {recall:.3f}, are " in sentences.floors_sentence(answer)
+    # As where floors are older than a rule of who counts: nothing is said of a difference.
+    others = {"test_user_recalls": [0.5] * 3, "test_item_shares": [0.25] * 2}
+    keep_floors(tmp_path, floor_row("ridge", 0.5, 1.0, **others))
+    (answer,) = collect(tmp_path, tmp_path).answers
+    said = "are beside ridge (not compared) and training alone"
+    assert said in sentences.floors_sentence(answer)
+
+
+# --- seconds that derived item features took
+
+
+def test_times_to_a_recall_count_features_and_ratios_do_not(tmp_path):
+    """The best arm is at its recalls after 2 and 4 s, the other one after 20 and 40."""
+    more = {"feature_seconds": 3.5, "errors": ERRORS}
+    write_run(tmp_path, "strat-ns", [9, 3, 2.9], 20, [0, 0.4, 0.53], **more)
+    write_run(tmp_path, "iid", [9, 4, 3], 200, [0, 0.3, 0.4], **more)
+    keep_floors(tmp_path, floor_row("profile", 0.512, 3.5))
+    results = collect(tmp_path, tmp_path)
+    (answer,) = results.answers
+    # 0.95 of 0.53 is 0.5035: linear between 0.4 after 2 s and 0.53 after 4 s.
+    waits = 3.5 + 2 + 2 * (0.95 * 0.53 - 0.4) / 0.13
+    assert answer.best.total_seconds == pytest.approx(waits)
+    seconds = [seconds for seconds, _ in answer.best.means("test_recall_at_50")]
+    assert seconds == pytest.approx([5.5, 7.5])
+    table = answer_tables(results.answers, {})[0]
+    assert [row[1].text for row in table.rows] == [f"{waits:.3g}", "never", "3.5"]
+    assert [row[2].text for row in table.rows] == ["4", "40", "-"], "of training alone"
+    assert "above profile (+0.018 ± 0.007, after 7.5 s)." in table.lead
+    assert table.lead.endswith("Times count the item features: 3.5 s.")
+    assert {*results.arms["feature_seconds"].to_pylist()} == {3.5}
+    run = answer.best.first
+    table = run_table(run.summary | {"train_seconds": 2.0}, run.curve, run.feature_seconds)
+    assert ["item features", "3.5 s before training"] in [
+        [cell.text for cell in row] for row in table.rows
+    ]
+
+
+HISTORY = {"encoder": "mf", "user_tower": "history"}
+
+
+@pytest.mark.parametrize(
+    ("more", "is_read"),
+    [
+        ({}, True),
+        ({"features": "ignore"}, False),
+        ({"encoder": "mlp", "features": "ignore"}, True),
+        ({"encoder": "mf"}, False),
+        (HISTORY | {"history_of": "content"}, True),
+        (HISTORY | {"history_of": "both"}, True),
+        (HISTORY | {"history_of": "ids"}, False),
+    ],
+)
+def test_runs_wait_only_for_features_that_they_read(tmp_path, more, is_read):
+    run = read(write_run(tmp_path, "ns", [9, 3], 20, [0, 0.4], feature_seconds=3.5, **more))
+    assert run.feature_seconds == 3.5 * is_read
+    (answer,) = collect(tmp_path, tmp_path).answers
+    assert answer.feature_seconds == 3.5 * is_read
+    assert ("item features" in sentences.headline(answer)) == is_read
