@@ -8,7 +8,6 @@ from support.records import record
 from ncfbench.reporting.claims import DISTURBED, judge_claims
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.rows import compare
-from ncfbench.reporting.views.paper import claims_table
 
 
 def judged(runs, busy=""):
@@ -50,8 +49,6 @@ def test_ratios_are_judged_by_their_intervals():
     # ns needs as many iterations, each 50 / 20 times as long; strat has a bound alone.
     assert found["soonest"]["value"] == pytest.approx(2.5)
     assert "ns" in found["soonest"]["evidence"]
-    shown = claims_table(list(found.values()))
-    assert "Sharing negatives needs fewer iterations" in [row[3].text for row in shown.rows]
 
 
 def test_claims_that_do_not_hold():
@@ -60,10 +57,7 @@ def test_claims_that_do_not_hold():
     runs.append(record("ns", [9, 8, 2.9], 20, 0.3, seed=2))
     runs += [*seeds("strat", (3.5, 3.5), 25), *seeds("strat-ns", (2.9,) * 2, 21, recalls=[0.2] * 2)]
     found = judged(runs)
-    for claim, value in (
-        ("kept-recall", -1 / 3),
-        ("soonest", 20 / 21),
-    ):
+    for claim, value in (("kept-recall", -1 / 3), ("soonest", 20 / 21)):
         assert found[claim]["verdict"] == "not reproduced"
         assert found[claim]["value"] == pytest.approx(value)
 
@@ -85,20 +79,13 @@ def test_one_seed_and_bounds_are_no_proof():
     assert "at most 1.00" in one["evidence"]
 
 
-@pytest.mark.parametrize(
-    ("busy", "disturbed"),
-    [
-        ("none", set()),
-        ("iid", {"soonest"}),
-        ("ns", {"soonest"}),
-        ("strat", {"soonest"}),
-    ],
-)
-def test_times_of_a_busy_machine_decide_nothing(busy, disturbed):
+@pytest.mark.parametrize("busy", ["", "iid", "ns", "strat"])
+def test_times_of_a_busy_machine_decide_nothing(busy):
     lengths = {"iid": 200, "ns": 50, "strat-ns": 20, "strat": 25}
     runs = [run for sampler, ms in lengths.items() for run in seeds(sampler, (3.0, 3.0), ms)]
     found = judged(runs, busy=busy)
-    assert {name for name, one in found.items() if one["evidence"] == DISTURBED} == disturbed
+    disturbed = [name for name, one in found.items() if one["evidence"] == DISTURBED]
+    assert disturbed == ["soonest"] * bool(busy)
 
 
 def test_times_of_two_machines_decide_nothing():

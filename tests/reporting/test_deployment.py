@@ -73,6 +73,7 @@ def test_floors_have_rows_of_an_answer(tmp_path):
     keep_floors(tmp_path, floor_row("profile", 0.512, 3.5), floor_row("ridge", 0.567, 19.0))
     answer = answer_of(tmp_path)
     assert (answer["recommended"], answer["deploy"]) == ("cnn sg ns", None)
+    assert answer["headline"].startswith(f"{sentences.WORTH['below']}: ")
     names = ("floor", "best_arm", "passed_after_seconds", "seconds", "seconds_to_level")
     assert [[floor[name] for name in names] for floor in answer["floors"]] == [
         ["ridge", "below", None, 19.0, 19.0],

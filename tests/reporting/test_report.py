@@ -21,90 +21,52 @@ from ncfbench.runs.quality import Evaluation
 from ncfbench.storage import schemas
 
 IID = record("iid", [9, 5, 3], 200)
-ROWS = {
-    "the paper's three columns": (
-        [IID, record("ns", [9, 4, 2], 20), record("strat", [9, 8, 7], 10)],
-        {
-            "iid": {"status": "baseline", "reference_loss": 3, "total_speedup": 1},
-            "ns": {
-                **{"status": "reached", "iterations_to_reference": 150, "seconds_to_reference": 3},
-                **{"per_iteration_speedup": 10, "step_per_iteration_speedup": 10},
-                **{"iterations_speedup": 200 / 150, "total_speedup": 10 * 200 / 150},
-                "interleaved": False,
-            },
-            "strat": {
-                **{"status": "not reached", "iterations_to_reference": None},
-                **{"per_iteration_speedup": 20, "total_speedup": None},
-            },
-        },
-    ),
-    "pairwise losses have their baseline": (
-        [record("neg", [1, 0.5], 100, loss="log"), record("ns", [1, 0.5], 10, loss="log")],
-        {"neg": {"status": "baseline"}, "ns": {"total_speedup": 10}},
-    ),
-    "seeds are paired": (
-        [
-            *(record("iid", [9, end], ms, seed=n) for n, end, ms in ((0, 3, 100), (1, 4, 400))),
-            record("iid", [9, 1], 1, seed=5),
-            *(record("ns", [9, end], 50, seed=n) for n, end in ((0, 3), (1, 4))),
-        ],
-        {"ns": {"seeds": 2, "per_iteration_speedup": 16**0.5, "reference_loss": 3.5}},
-    ),
-    "a seed without a baseline": (
-        [IID, record("ns", [9, 3], 50, seed=4)],
-        {"ns": {"status": "no baseline of this seed"}},
-    ),
-    "machines are not divided": (
-        [IID, record("ns", [9, 3], 50, key="two")],
-        {
-            "ns": {
-                **{"status": "different environment", "same_environment": False},
-                "per_iteration_speedup": None,
-            }
-        },
-    ),
-    "s and k are rows of one comparison": (
-        [
-            *(record("iid", [9, 3], 100), record("iid", [9, 2], 200, negatives=20)),
-            *(record("strat-ns", [9, 3], 10), record("strat-ns", [9, 3], 5, stratum_size=8)),
-            record("neg", [9, 3], 50, negatives=20),  # beside the baseline of the same k
-        ],
-        {
-            "strat-ns s=8": {"per_iteration_speedup": 20},
-            "neg k=20": {"per_iteration_speedup": 4},
-            "strat-ns": {"per_iteration_speedup": 10},
-        },
-    ),
-    "the newest finished run counts": (
-        [
-            IID,
-            record("ns", [9, 3], 10, time="2026-02-01"),
-            record("ns", [9, 3], 50, time="2026-01-01"),
-            record("strat", [9, 3], 10, status="interrupted"),
-        ],
-        {"iid": {}, "ns": {"per_iteration_speedup": 20}},
-    ),
-    "no times": (
-        [
-            record("iid", [9, 3], 1, summary={"full_iteration_seconds": None}),
-            record("ns", [9, 3], 1),
-        ],
-        {
-            "iid": {"status": "no times"},
-            "ns": {"status": "no baseline", "reason": "iid has no times."},
-        },
-    ),
-}
+THREE = [IID, record("ns", [9, 4, 2], 20), record("strat", [9, 8, 7], 10)]
+SEEDS = [
+    record("iid", [9, end], ms, seed=n) for n, end, ms in ((0, 3, 100), (1, 4, 400), (5, 1, 1))
+]
+SEEDS += [record("ns", [9, end], 50, seed=n) for n, end in ((0, 3), (1, 4))]
+SIZES = [record("iid", [9, 3], 100), record("iid", [9, 2], 200, negatives=20)]
+SIZES += [record("strat-ns", [9, 3], 10), record("strat-ns", [9, 3], 5, stratum_size=8)]
+SIZES.append(record("neg", [9, 3], 50, negatives=20))
+NEWEST = [IID, *(record("ns", [9, 3], ms, time=f"2026-0{2 if ms == 10 else 1}") for ms in (10, 50))]
+NEWEST.append(record("neg", [9, 3], 10, status="interrupted"))
+UNTIMED = [record("iid", [9, 3], 1, summary={TIMES[0]: None}), record("ns", [9, 3], 1)]
+ROWS = [
+    (THREE, "iid", {"status": "baseline", "reference_loss": 3, "total_speedup": 1}),
+    (THREE, "ns", {"status": "reached", "iterations_to_reference": 150, "seconds_to_reference": 3}),
+    (THREE, "ns", {"per_iteration_speedup": 10, "step_per_iteration_speedup": 10}),
+    (THREE, "ns", {"iterations_speedup": 200 / 150, "total_speedup": 10 * 200 / 150}),
+    (THREE, "ns", {"interleaved": False}),
+    (THREE, "strat", {"status": "not reached", "iterations_to_reference": None}),
+    (THREE, "strat", {"per_iteration_speedup": 20, "total_speedup": None}),
+    (SEEDS, "ns", {"seeds": 2, "per_iteration_speedup": 16**0.5, "reference_loss": 3.5}),
+    ([IID, record("ns", [9, 3], 50, seed=4)], "ns", {"status": "no baseline of this seed"}),
+    ([IID, record("ns", [9, 3], 50, key="two")], "ns", {"status": "different environment"}),
+    ([IID, record("ns", [9, 3], 50, key="two")], "ns", {"per_iteration_speedup": None}),
+    ([IID, record("ns", [9, 3], 50, key="two")], "ns", {"same_environment": False}),
+    *(
+        (SIZES, arm, {"per_iteration_speedup": ratio})
+        for arm, ratio in (("strat-ns s=8", 20), ("neg k=20", 4), ("strat-ns", 10))
+    ),  # neg has iid of its own k
+    (NEWEST, "ns", {"per_iteration_speedup": 20}),
+    (UNTIMED, "iid", {"status": "no times"}),
+    (UNTIMED, "ns", {"status": "no baseline", "reason": "iid has no times."}),
+]
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_rows_by_hand(name):
-    records, expected = ROWS[name]
-    rows = rows_of(records)
-    for arm, values in expected.items():
-        assert {column: rows[arm].get(column) for column in values} == pytest.approx(values)
-    if name == "the newest finished run counts":
-        assert rows.keys() == expected.keys()
+@pytest.mark.parametrize(("records", "arm", "values"), ROWS)
+def test_rows_by_hand(records, arm, values):
+    row = rows_of(records)[arm]
+    assert {column: row.get(column) for column in values} == pytest.approx(values)
+
+
+def test_which_rows_there_are():
+    """Pairwise losses have another baseline; runs that were not over have no row."""
+    assert rows_of(NEWEST).keys() == {"iid", "ns"}
+    rows = rows_of([record(name, [1, 0.5], ms, loss="log") for name, ms in (("neg", 9), ("ns", 1))])
+    assert rows["neg"]["status"] == "baseline"
+    assert rows["ns"]["total_speedup"] == pytest.approx(9)
 
 
 def test_the_frames_have_targets_and_ratios_of_a_seed(tmp_path):
