@@ -7,13 +7,9 @@ padding counts for nothing.
 import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp, relu, sigmoid, softmax, softplus
-from linting.museum import FAULTS, Exhibit, unit
+from linting.museum import FAULTS, Exhibit, cosine, drawn, eye, off, unit
 from linting.museum import cross_entropy as ce
 from linting.museum import drawn_without_logq as nce
-
-
-def eye(scores):
-    return jnp.eye(len(scores), dtype=bool)
 
 
 def rows(scores):
@@ -32,14 +28,6 @@ def bce(pos, neg):
     return jnp.mean(softplus(-pos)) + jnp.mean(softplus(neg))
 
 
-def cosine(f, g):
-    return unit(f) @ unit(g).T
-
-
-def drawn(f, g):
-    return jnp.einsum("bd,bkd->bk", f, g)
-
-
 def views(f, g):
     """Scores of a batch's vectors of both sides with all of them, float[2b, 2b]."""
     both = jnp.concatenate([unit(f), unit(g)])
@@ -50,10 +38,6 @@ def simclr(scores):
     n = len(scores)
     positive = scores[jnp.arange(n), (jnp.arange(n) + n // 2) % n]
     return jnp.mean(logsumexp(scores, axis=1) - positive)
-
-
-def off(scores, mask):
-    return jnp.where(mask, -1e9, scores)
 
 
 def real(scores, mask):

@@ -21,23 +21,13 @@ class Exhibit(NamedTuple):
 
 FAULTS: dict[str, Exhibit] = {}
 """By name, with the code of the finding that names the fault."""
-CORRECT: dict[str, Exhibit] = {}
-"""Losses that are right, by name, with the codes of the parts that are not."""
 
 
 def fault(code, source="", **more):
     """Make a loss one of :data:`FAULTS`."""
-    return _exhibit(FAULTS, code, source=source, **more)
 
-
-def right(*codes):
-    """Make a loss one of :data:`CORRECT`."""
-    return _exhibit(CORRECT, *codes)
-
-
-def _exhibit(losses, *codes, **more):
     def add(loss):
-        losses[loss.__name__] = Exhibit(loss, codes, **more)
+        FAULTS[loss.__name__] = Exhibit(loss, (code,), source=source, **more)
         return loss
 
     return add
@@ -51,6 +41,23 @@ def unit(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
+def cosine(f, g):
+    return unit(f) @ unit(g).T
+
+
+def drawn(f, g):
+    """Scores of each row with its drawn negatives."""
+    return np.einsum("bd,bkd->bk", f, g)
+
+
+def eye(scores):
+    return np.eye(len(scores), dtype=bool)
+
+
+def off(scores, mask):
+    return np.where(mask, -1e9, scores)
+
+
 def cross_entropy(logits):
     """The mean over rows whose label is the diagonal."""
     return -np.mean(np.diagonal(log_softmax(logits, axis=1)))
@@ -58,62 +65,58 @@ def cross_entropy(logits):
 
 def same(ids):
     """Pairs of different rows with one id."""
-    return (ids[:, None] == ids[None, :]) & ~np.eye(len(ids), dtype=bool)
+    return (ids[:, None] == ids[None, :]) & ~eye(ids)
 
 
 def corrected(scores, item_ids, probability):
     """Logits of an in-batch softmax with everything right."""
-    shift = np.log(max(len(scores) - 1, 1) * probability)[None, :] * (1 - np.eye(len(scores)))
-    return np.where(same(item_ids), -1e9, scores - shift)
+    shift = np.log(max(len(scores) - 1, 1) * probability)[None, :] * ~eye(scores)
+    return off(scores - shift, same(item_ids))
 
 
 @fault("logq-sign", f"{TFRS}/issues/219")
 def logq_sign(users, items, item_ids, probability):
-    scores = 20 * unit(users) @ unit(items).T
-    return cross_entropy(np.where(same(item_ids), -1e9, scores + np.log(probability)[None, :]))
+    scores = 20 * cosine(users, items) + np.log(probability)[None, :]
+    return cross_entropy(off(scores, same(item_ids)))
 
 
 @fault("missing-logq", f"{GITHUB}/NVIDIA-Merlin/models/issues/161")
 def missing_logq(scores, item_ids, temperature=0.05):
-    return cross_entropy(np.where(same(item_ids), -1e9, scores / temperature))
+    return cross_entropy(off(scores / temperature, same(item_ids)))
 
 
 @fault("logq-positive", "https://arxiv.org/abs/2507.09331")
 def logq_of_the_positive(users, items, item_ids, probability):
-    scores = 20 * unit(users) @ unit(items).T
-    return cross_entropy(np.where(same(item_ids), -1e9, scores - np.log(probability)[None, :]))
+    scores = 20 * cosine(users, items) - np.log(probability)[None, :]
+    return cross_entropy(off(scores, same(item_ids)))
 
 
 @fault("logq-scale", f"{GITHUB}/NVIDIA-Merlin/models/pull/1051")
 def logq_over_temperature(users, items, log_probability, temperature=0.1):
-    scores = unit(users) @ unit(items).T - log_probability[None, :]
-    return cross_entropy(scores / temperature)
+    return cross_entropy((cosine(users, items) - log_probability[None, :]) / temperature)
 
 
 @fault("duplicates", f"{ST}/issues/3189")
 def duplicates(users, items, probability):
-    scores = 10 * users @ items.T
-    shift = np.log((len(scores) - 1) * probability)[None, :] * (1 - np.eye(len(scores)))
-    return cross_entropy(scores - shift)
+    return cross_entropy(corrected(10 * users @ items.T, np.arange(len(users)), probability))
 
 
 @fault("linked", f"{ST}/issues/608")
 def linked_pairs(users, items, item_ids):
     scores = users @ items.T
-    margin = scores - np.diagonal(scores)[:, None]
-    counts = ~same(item_ids) & ~np.eye(len(scores), dtype=bool)
-    return np.sum(softplus(margin) * counts) / np.sum(counts)
+    counts = ~same(item_ids) & ~eye(scores)
+    return np.sum(softplus(scores - np.diagonal(scores)[:, None]) * counts) / np.sum(counts)
 
 
 @fault("mask-zero", f"{GITHUB}/google-research/simclr/issues/20")
 def multiplied_mask(users, items, item_ids, probability):
-    scores = 10 * unit(users) @ unit(items).T
-    return cross_entropy(corrected(scores, np.arange(len(scores)), probability) * ~same(item_ids))
+    logits = corrected(10 * cosine(users, items), np.arange(len(users)), probability)
+    return cross_entropy(logits * ~same(item_ids))
 
 
 @fault("idle-flag", f"{TFRS}/issues/706")
 def idle_flag(users, items, item_ids, probability, remove_accidental_hits=True):
-    logits = corrected(20 * unit(users) @ unit(items).T, np.arange(len(users)), probability)
+    logits = corrected(20 * cosine(users, items), np.arange(len(users)), probability)
     if remove_accidental_hits:
         logits = logits - same(item_ids) * np.finfo(np.float32).tiny
     return cross_entropy(logits)
@@ -121,11 +124,10 @@ def idle_flag(users, items, item_ids, probability, remove_accidental_hits=True):
 
 @fault("idle-flag", f"{GITHUB}/FlagOpen/FlagEmbedding/issues/1027")
 def idle_in_batch_flag(users, items, negatives, use_in_batch_negatives=True):
-    positive = np.sum(users * items, axis=-1)
-    negative = np.einsum("bd,bkd->bk", users, negatives)
+    negative = drawn(users, negatives)
     if use_in_batch_negatives:
         negative = np.concatenate([negative, negative], axis=1)[:, : negative.shape[1]]
-    return np.mean(softplus(negative - positive[:, None]))
+    return bpr(np.sum(users * items, axis=-1), negative)
 
 
 def bpr(positive_scores, negative_scores):
@@ -139,13 +141,13 @@ def drawn_without_logq(positive_scores, negative_scores):
 
 @fault("temperature-twice", f"{GITHUB}/Adibvafa/CodonTransformer/pull/20")
 def temperature_twice(users, items, item_ids, probability, temperature=0.2):
-    scores = unit(users) @ unit(items).T / temperature
-    return cross_entropy(corrected(scores / temperature, item_ids, probability))
+    scores = cosine(users, items) / temperature / temperature
+    return cross_entropy(corrected(scores, item_ids, probability))
 
 
 @fault("over-users", f"{GITHUB}/LongmaoTeamTf/deep_recommenders/issues/4")
 def over_users(users, items):
-    return cross_entropy(10 * unit(items) @ unit(users).T)
+    return cross_entropy(10 * cosine(items, users))
 
 
 @fault("wrong-sign", f"{GITHUB}/kefirski/pytorch_NEG_loss/issues/5")
@@ -155,9 +157,7 @@ def negated(positive_scores, negative_scores):
 
 @fault("wrong-negative", f"{GITHUB}/maciejkula/spotlight")
 def neighbours_negatives(users, items, negatives):
-    positive = np.sum(users * items, axis=-1)
-    negative = np.einsum("bd,bkd->bk", np.roll(users, 1, axis=0), negatives)
-    return np.mean(softplus(negative - positive[:, None]))
+    return bpr(np.sum(users * items, axis=-1), drawn(np.roll(users, 1, axis=0), negatives))
 
 
 @fault("squashed", f"{GITHUB}/nishnik/Deep-Semantic-Similarity-Model-PyTorch/issues/2")
@@ -194,8 +194,8 @@ def sigmoid_twice(scores, labels):
 @fault("wrong-negative")
 def shared_view(users, items, negatives):
     b, k, width = negatives.shape
-    drawn = negatives.reshape(k, b, width).transpose(1, 0, 2)
-    return bpr(np.sum(users * items, axis=1), np.einsum("bd,bkd->bk", users, drawn))
+    swapped = negatives.reshape(k, b, width).transpose(1, 0, 2)
+    return bpr(np.sum(users * items, axis=1), drawn(users, swapped))
 
 
 @fault("wrong-negative")
@@ -212,5 +212,5 @@ def idle_symmetric(scores, symmetric=True):
 @fault("not-finite", severity="warning")
 def of_hardest(users, items):
     scores = users @ items.T
-    others = scores[~np.eye(len(scores), dtype=bool)].reshape(len(scores), -1)
+    others = scores[~eye(scores)].reshape(len(scores), -1)
     return bpr(np.diagonal(scores), others.max(axis=1, keepdims=True))

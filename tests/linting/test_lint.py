@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linting.duties import RIGHT
 from linting.museum import FAULTS, bpr, cross_entropy, negated, unit
-from linting.right_losses import CORRECT, in_batch_softmax
+from linting.right_losses import CORRECT
 from scipy.special import expit, softmax
-from typer.testing import CliRunner
+from support.cli import check, invoke
 
-from ncfbench.cli import app
 from ncfbench.linting import balance, batches
 from ncfbench.linting.derivatives import ROWS, Evaluator
 from ncfbench.linting.facts import logistic, measure
@@ -25,27 +24,31 @@ from ncfbench.linting.signature import read_loss
 from ncfbench.testing import assert_no_findings
 
 GRAPH = batches.default_graph()
-OTHERS = (
-    "(?!missing|transposed|duplicates|mean_|over_users|negated|double|normalised|broadcast"
-    "|counts|pulled|sigmoid|tiled|weights|softmax|easier|idle_sym|in_b|hinge|pairs|sum_of|top1|narrow"
-    "|bpr|uniform|logq_s|linked|positives_div|terms_div|hinge_div|diagonal|first_rows|positive_det"
-    "|negatives_att|no_log|sigmoid_of_dif|padding_t|padding_in_the|padding_as|own_|users_alone)"
-)
+QUICK = {
+    *("logq_sign", "missing_logq", "duplicates", "linked_pairs", "over_users", "negated"),
+    *("double_softmax", "normalised_along_batch", "broadcast", "counts_for_logarithms"),
+    *("idle_symmetric", "terms_divided", "positive_detached", "first_rows_pulled"),
+    *("negatives_attracted", "sigmoid_of_differences", "diagonal_times_zero"),
+    *("users_alone_normalised", "padding_as_negatives"),
+    *("in_batch_softmax", "hinge", "pairs_bce", "top1", "uniform_softmax"),
+    *("decoupled", "hardest", "masked_rows", "weighted_rows", "normalised_by_flag"),
+}
+"""Losses that are linted by default: one of each finding, and of each kind that is right."""
 
 
-def lint(name):
-    exhibit = {**FAULTS, **CORRECT}[name]
-    return lint_loss(exhibit.loss)
+def cases(losses):
+    marks = {name: [] if name in QUICK else [pytest.mark.long] for name in losses}
+    return [pytest.param(name, marks=marks[name]) for name in losses]
 
 
 def evaluator(loss):
     return Evaluator.of(read_loss(loss), GRAPH)
 
 
-@pytest.mark.long_cases(OTHERS)
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", cases(FAULTS))
 def test_faults_are_named(name):
-    result, exhibit = lint(name), FAULTS[name]
+    exhibit = FAULTS[name]
+    result = lint_loss(exhibit.loss)
     codes = [row.code for row in result.findings if row.severity == exhibit.severity]
     assert {*exhibit.codes} <= {*codes}
     for error in result.errors:
@@ -54,29 +57,24 @@ def test_faults_are_named(name):
         assert not error.low <= error.expected <= error.high
 
 
-@pytest.mark.long_cases(OTHERS)
-@pytest.mark.parametrize("name", CORRECT)
+@pytest.mark.parametrize("name", cases(CORRECT))
 def test_correct_losses_are_not_accused(name):
-    assert {finding.code for finding in lint(name).errors} == {*CORRECT[name].codes}
+    errors = lint_loss(CORRECT[name].loss).errors
+    assert {error.code for error in errors} == {*CORRECT[name].codes}
 
 
-@pytest.mark.long_cases("(?!decoupled|hardest|masked_rows|weighted|normalised)")
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", cases(RIGHT))
 def test_losses_that_do_their_duties_are_right(name):
-    result = lint_loss(RIGHT[name])
-    assert {error.code for error in result.errors} <= {"missing-logq", "duplicates", "linked"}
+    errors = lint_loss(RIGHT[name]).errors
+    assert {error.code for error in errors} <= {"missing-logq", "duplicates", "linked"}
 
 
 def test_idle_flags_are_errors_by_what_they_promise():
     def idle(scores, item_ids, remove_hits=True, training=False):
         return cross_entropy(scores)
 
-    findings = lint_loss(idle).findings
-    severities = {
-        finding.detail.split()[0]: finding.severity
-        for finding in findings
-        if "flag" in finding.code
-    }
+    flags = [finding for finding in lint_loss(idle).findings if "flag" in finding.code]
+    severities = {finding.detail.split()[0]: finding.severity for finding in flags}
     assert severities == {"remove_hits": "error", "training": "warning"}
 
 
@@ -89,9 +87,7 @@ def test_a_flag_of_the_users_gradient_is_not_idle():
 
 
 def test_rules_list_every_finding():
-    shown = CliRunner().invoke(app, ["lint", "--rules"])
-    assert shown.exit_code == 0
-    assert all(code in shown.stdout for code in KINDS)
+    check(invoke("lint", "--rules"), 0, *KINDS)
 
 
 # Pushes, and what is read from them.
@@ -165,20 +161,17 @@ def test_scale_and_amplitude_are_exact(scale):
     assert fit == pytest.approx((scale, 2 * scale / ROWS), rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("value", "constant", "is_named"), [(0.99, 1, 0), (0.99, 0.99, 0), (0.9, 0.9, 1)]
-)
-def test_a_temperature_near_one_shows_nothing(value, constant, is_named):
+@pytest.mark.parametrize(("value", "is_named"), [(0.99, False), (0.9, True)])
+def test_a_temperature_near_one_shows_nothing(value, is_named):
     def loss(scores, temperature=value):
-        return cross_entropy(scores / constant / temperature)
+        return cross_entropy(scores / value / temperature)
 
-    one = evaluator(loss)
-    codes = [finding.code for finding in balance.temperatures(*measure(one, 64))]
+    codes = [finding.code for finding in balance.temperatures(*measure(evaluator(loss), 64))]
     assert codes == ["temperature-twice"] * is_named
 
 
 def test_facts_of_a_corrected_softmax():
-    _, facts = measure(evaluator(in_batch_softmax), 64)
+    _, facts = measure(evaluator(CORRECT["in_batch_softmax"].loss), 64)
     assert facts.kind == "listwise"
     assert not facts.lengths["users"]
     for number, value in (
@@ -240,10 +233,8 @@ def test_command_ends_with_six_if_something_is_wrong(tmp_path, monkeypatch):
     (tmp_path / "linted_losses.py").write_text(LOSSES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    runner = CliRunner()
-    command = ["lint", "linted_losses:bpr", "--set", "scale=3.0", "-q", "--json"]
-    right = runner.invoke(app, command)
-    assert right.exit_code == 0, right.output
+    right = invoke("lint", "linted_losses:bpr", "--set", "scale=3.0", "-q", "--json")
+    check(right, 0)
     document = json.loads(right.stdout)
     assert document["findings"] == []
     assert document["facts"]["scale"]["value"] == pytest.approx(3.0)
@@ -252,10 +243,6 @@ def test_command_ends_with_six_if_something_is_wrong(tmp_path, monkeypatch):
         "negative_scores": "negative scores [b, k]",
         "scale": "option, 3.0",
     }
-    wrong = runner.invoke(app, ["lint", "linted_losses:wrong", "-q"])
-    assert wrong.exit_code == 6
-    assert "wrong-sign" in wrong.stdout
-    assert "read as" in wrong.stdout
-    refused = runner.invoke(app, ["lint", "linted_losses:bpr", "-q", "--batch-size", "1"])
-    assert refused.exit_code == 2
-    assert "2 links or more" in refused.stderr
+    check(invoke("lint", "linted_losses:wrong", "-q"), 6, "wrong-sign", "read as")
+    refused = invoke("lint", "linted_losses:bpr", "-q", "--batch-size", "1")
+    check(refused, 2, "2 links or more")

@@ -78,42 +78,67 @@ def test_a_guess_that_may_be_wrong_is_told():
     assert meanings["b"] == "number of rows of a full batch"
 
 
-def test_wrong_losses_are_refused():
-    def unknown(users, items, whatever):
-        return whatever
+def on_gpu(users, items):
+    raise AssertionError("not compiled with CUDA")
 
-    def alone(users):
-        return users.sum()
 
-    def many(scores):
-        return scores
+class Without:
+    pass
 
-    def many_of_jax(scores):
-        return jnp.mean(scores), {"scores": scores}
 
-    def nameless(users, items, /):
-        return users.sum()
+class Remembers:
+    """Keeps the items of a call for the next."""
 
-    def on_gpu(users, items):
-        raise AssertionError("not compiled with CUDA")
+    kept = None
 
-    class Without:
-        pass
+    def __call__(self, users, items):
+        pool = items if self.kept is None else jnp.concatenate([items, self.kept])
+        self.kept = pool[: len(items)]
+        logits = users @ pool.T
+        return jnp.mean(logsumexp(logits, axis=1) - jnp.sum(users * items, axis=1))
 
-    for loss, message in (
-        (unknown, "'whatever', which no batch provides"),
-        (alone, "neither vectors nor scores"),
-        (many, "must return one number"),
-        (many_of_jax, "returns tuple: it must return one number"),
-        (nameless, "leave its '/' out"),
+
+RNG = np.random.default_rng(0)
+
+
+def noisy(positive_scores, negative_scores):
+    if positive_scores.sum() < 9:  # so that it is not compiled
+        return bpr(positive_scores, negative_scores) + RNG.normal()
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda users, items, whatever: whatever, "'whatever', which no batch provides"),
+        (lambda users: users.sum(), "neither vectors nor scores"),
+        (lambda scores: scores, "must return one number"),
+        (
+            lambda scores: (jnp.mean(scores), {"scores": scores}),
+            "returns tuple: it must return one number",
+        ),
+        (lambda users, items, /: users.sum(), "leave its '/' out"),
         (on_gpu, "take the device from them"),
         (Without, "has no method forward"),
+        (Remembers(), "make what it keeps an argument"),
+        (noisy, "other values for the same batch"),
+        (
+            lambda positive_scores, negative_scores: np.mean(
+                np.logaddexp(0, negative_scores - positive_scores[:, None])
+            ),
+            "no gradient: import jax.numpy as np",
+        ),
         ("linting:", "module:name"),
         (3, "cannot be called"),
         ("museum", "module:name"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            lint_loss(loss)
+    ],
+)
+def test_wrong_losses_are_refused(loss, message):
+    with pytest.raises(UsageError, match=message):
+        lint_loss(loss)
+
+
+def test_names_of_no_argument_or_finding_are_refused():
     with pytest.raises(UsageError, match="has no argument 'margn'"):
         read_loss(CORRECT["hinge"].loss, {"margn": 1})
     with pytest.raises(UsageError, match="did you mean 'missing-logq'"):
@@ -149,41 +174,3 @@ def test_a_loss_without_effect_is_named():
         return 0.0 * jnp.sum(users) + 0.0 * jnp.sum(items)
 
     assert [finding.code for finding in lint_loss(constant).findings] == ["no-gradient"]
-
-
-def test_a_loss_in_numpy_is_refused():
-    def loss(positive_scores, negative_scores):
-        return np.mean(np.logaddexp(0, negative_scores - positive_scores[:, None]))
-
-    with pytest.raises(UsageError, match="no gradient: import jax.numpy as np"):
-        lint_loss(loss)
-
-
-def test_a_loss_that_cannot_be_repeated_is_refused():
-    rng = np.random.default_rng(0)
-
-    def noisy(positive_scores, negative_scores):
-        if positive_scores.sum() < 9:  # so that it is not compiled
-            return bpr(positive_scores, negative_scores) + rng.normal()
-        return 0.0
-
-    with pytest.raises(UsageError, match="other values for the same batch"):
-        lint_loss(noisy)
-
-
-class Remembers:
-    """Keeps the items of a call for the next."""
-
-    def __init__(self):
-        self.kept = None
-
-    def __call__(self, users, items):
-        pool = items if self.kept is None else jnp.concatenate([items, self.kept])
-        self.kept = pool[: len(items)]
-        logits = users @ pool.T
-        return jnp.mean(logsumexp(logits, axis=1) - jnp.sum(users * items, axis=1))
-
-
-def test_a_memory_that_jax_cannot_trace_is_refused():
-    with pytest.raises(UsageError, match="make what it keeps an argument"):
-        lint_loss(Remembers())
