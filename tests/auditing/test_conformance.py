@@ -22,10 +22,9 @@ def cases():
     """Every sampler with a P_n and a family of losses in turn; the others are long."""
     turn = count()
     for sampler in SAMPLERS:
-        for strata in (
-            ("item", "user") if find_sampler(sampler).reads("stratum_size") else ("item",)
-        ):
-            families = list(find_sampler(sampler).with_strata(strata).families)
+        info = find_sampler(sampler)
+        for strata in ("item", "user") if info.reads("stratum_size") else ("item",):
+            families = list(info.with_strata(strata).families)
             at = next(turn)
             quick = NOISES[at % len(NOISES)], families[at // len(NOISES) % len(families)]
             for noise, family in product(NOISES, families):
@@ -63,8 +62,9 @@ FAULTS = {
 }
 
 
-def test_there_is_a_fault_for_every_property():
+def test_every_property_and_family_is_tested():
     assert set(FAULTS.values()) == set(PROPERTIES)
+    assert {find_loss(loss).family for loss in LOSSES} == set(LOSS_OF_FAMILY)
 
 
 @pytest.mark.parametrize(("plugin", "wrong"), FAULTS.items())
@@ -114,44 +114,33 @@ def test_wrong_estimators_have_wrong_weights(tiny, plugin, mask, loss, noise):
 
 
 @pytest.mark.parametrize("loss", ["sg", "log", "softmax"])
-@pytest.mark.parametrize("mask", [True, False])
-def test_test_functions_by_enumeration(five_nodes, loss, mask):
+@pytest.mark.parametrize("sampler", ["ns", "neg"])
+def test_test_functions_by_enumeration(five_nodes, loss, sampler):
     """What they make of one batch, pair by pair."""
-    config = complete(
-        {"loss": loss, "noise": "0.5", "mask": mask, "batch_size": 4, "sampler": "ns"}
-    )
-    functions = TestFunctions(five_nodes, config)
-    degree = five_nodes.item_degrees
+    settings = {"loss": loss, "noise": "0.5", "mask": sampler == "ns", "batch_size": 4}
+    config = complete({"sampler": sampler} | settings)
+    functions, degree = TestFunctions(five_nodes, config), five_nodes.item_degrees
     links = list(zip(five_nodes.link_user.tolist(), five_nodes.link_item.tolist(), strict=True))
-    # After the random ones: weight, degree of the item (2 is the mean), rare items, degree of the
-    # user.
-    named = [
-        lambda u, v: 1,
-        lambda u, v: degree[v] * 3 / 4,
-        lambda u, v: degree[v] < 2,
-        lambda u, v: 1,
-    ]
 
     def values(u, v):
+        """Random ones; then weight, the item's degree over the mean, rare items, the user's."""
         random = [float(functions.x[u, t] @ functions.y[v, t]) for t in range(8)]
-        return np.array(random + [function(u, v) for function in named])
+        return np.array([*random, 1, degree[v] * 3 / 4, degree[v] < 2, 1])
 
-    for sampler in ("ns", "neg"):
-        own_config = complete(config.to_dict() | {"sampler": sampler})
-        made = make_sampler(five_nodes, own_config, Streams(0), replacement=True)
-        batch = made.assemble(made.draw(0, 1)[0])
-        weight, (users, items) = batch.negatives.weight, negative_ids(batch)
-        positive, negative, linked = np.zeros(8), np.zeros(12), 0.0
-        ends = batch.users[batch.pos_user].tolist(), batch.items[batch.pos_item].tolist()
-        for row, link in enumerate(zip(*ends, strict=True)):
-            own = values(*link)
-            positive += own[:8] / len(weight)
-            factor = np.append(own[:8], np.ones(4)) if loss != "sg" else np.ones(12)
-            for column, pair in enumerate(zip(users[row], items[row], strict=True)):
-                negative += weight[row, column] * factor * values(*pair)
-                linked += weight[row, column] * (pair in links)
-        expected = np.concatenate([positive, negative, [linked]])
-        np.testing.assert_allclose(functions.measured(batch), expected, rtol=1e-6, atol=1e-12)
+    made = make_sampler(five_nodes, config, Streams(0), replacement=True)
+    batch = made.assemble(made.draw(0, 1)[0])
+    weight, (users, items) = batch.negatives.weight, negative_ids(batch)
+    positive, negative, linked = np.zeros(8), np.zeros(12), 0.0
+    ends = batch.users[batch.pos_user].tolist(), batch.items[batch.pos_item].tolist()
+    for row, link in enumerate(zip(*ends, strict=True)):
+        of_link = values(*link)[:8]
+        positive += of_link / len(weight)
+        factor = np.append(of_link, np.ones(4)) if loss != "sg" else np.ones(12)
+        for column, pair in enumerate(zip(users[row], items[row], strict=True)):
+            negative += weight[row, column] * factor * values(*pair)
+            linked += weight[row, column] * (pair in links)
+    expected = np.concatenate([positive, negative, [linked]])
+    np.testing.assert_allclose(functions.measured(batch), expected, rtol=1e-6, atol=1e-12)
 
 
 def test_chi_squared_knows_right_from_wrong():
@@ -161,7 +150,3 @@ def test_chi_squared_knows_right_from_wrong():
     assert np.mean(p) == pytest.approx(0.5, abs=0.05)
     assert chi_squared(rng.choice(5, 500, p=[0.4, 0.4, 0.15, 0.05, 0]), probability) < 1e-4
     assert chi_squared(np.array([0, 1, 4]), probability) == 0
-
-
-def test_every_loss_family_is_covered():
-    assert {find_loss(loss).family for loss in LOSSES} == set(LOSS_OF_FAMILY)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import pickle
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -34,17 +35,16 @@ def settings(**flags):
         ("cnn", "log", (0.01, None, 10.0, 10)),
         ("cnn", "hinge", (0.01, None, 0.1, 10)),
         ("lstm", "sg", (0.01, 128.0, None, 5)),
-        ("lstm", "mse", (0.001, 8.0, None, 5)),
     ],
 )
 def test_defaults_are_the_papers(encoder, loss, expected):
     """KDD 2017, section 5.2."""
     config = settings(loss=loss, encoder=encoder)
     assert (config.learning_rate, config.lambda_, config.gamma, config.negatives) == expected
-    assert (config.batch_size, config.stratum_size, config.epochs) == (512, 4, 30)
-    assert (config.dimension, config.word_dimension, config.noise) == (50, 50, "unigram")
-    own = {"cnn": {"filters": 50, "filter_width": 3}, "lstm": {"lstm_units": 50}}[encoder]
-    assert own.items() <= config.to_dict().items()
+    shared = {"batch_size": 512, "stratum_size": 4, "epochs": 30, "dimension": 50}
+    shared |= {"word_dimension": 50, "noise": "unigram"}
+    shared |= {"filters": 50, "filter_width": 3} if encoder == "cnn" else {"lstm_units": 50}
+    assert shared.items() <= config.to_dict().items()
 
 
 def test_precedence(tmp_path, monkeypatch):
@@ -67,40 +67,32 @@ REFUSED = [
     # Values, and settings that do not go together.
     ({"sampler": "iid", "loss": "hinge"}, f"iid cannot train --loss hinge.*{PAIRWISE}"),
     ({"sampler": "iid", "loss": "hinge"}, "--loss sg or mse"),
-    ({"sampler": "strat", "loss": "log"}, "strat cannot train --loss log.*strat-ns"),
     ({"sampler": "startified"}, "Unknown sampler 'startified'; did you mean 'strat'"),
     ({"loss": "higne"}, "did you mean 'hinge'"),
     ({"encoder": "xyzzy"}, r"Unknown encoder 'xyzzy'\. Valid: mf, cnn, lstm, bow, gru"),
     ({"noise": "unifrom"}, "did you mean 'uniform'"),
     ({"noise": "nan"}, "finite"),
     ({"batch_size": 510}, "510 is not a multiple of stratum_size = 4.*--batch-size 512"),
-    ({"batch_size": 2, "stratum_size": 4}, "not a multiple.*--batch-size 8"),
     ({"batch_size": 4, "stratum_size": 4}, "there are none.*--batch-size 8"),
     ({"sampler": "ns", "batch_size": 1}, "there are none.*--batch-size 2"),
     ({"strata": "users"}, "did you mean 'user'"),
     ({"sampler": "mixed-ns", "uniform_items": 0}, "uniform_items = 0.*at least 1"),
     ({"sampler": "strat", "loss": "softmax"}, "items of one user.*--set strata=user"),
-    ({"negatives": 0}, "negatives = 0.*at least 1"),
     ({"learning_rate": float("nan")}, "learning_rate = nan.*finite"),
     ({"learning_rate": 0.0}, r"learning_rate = 0\.0"),
-    ({"learning_rate": -1.0}, r"learning_rate = -1\.0"),
+    ({"negatives": 0}, "negatives = 0.*at least 1"),
+    ({"seed": -1}, "seed = -1"),
+    ({"lambda": 0.0}, r"lambda = 0\.0"),
     ({"epochs": -1}, "epochs = -1"),
     ({"word_dropout": 1.0}, r"word_dropout = 1\.0"),
     ({"user_l2": float("inf")}, "user_l2 = inf"),
-    ({"seed": -1}, "seed = -1"),
     ({"gamma": 0.1}, "gamma belongs to --loss log, hinge, softmax or softmax-logq; sg has none"),
     ({"loss": "log", "lambda": 2.0}, "lambda belongs to --loss sg or mse; log has none"),
-    ({"lambda": 0.0}, r"lambda = 0\.0"),
     ({"dataset": "../secret"}, "not a data set's name"),
     ({"dataset": "a" * 65}, "not a data set's name"),
-    (
-        {"convolution": "planar"},
-        r"'planar'.* did you mean 'plain'.* Valid: auto, plain, projected\.",
-    ),
-    (
-        {"encoder": "transformer", "width": 100, "heads": 3},
-        r"width = 100 is not a multiple of heads = 3\. Use for example --set width=102\.",
-    ),
+    ({"convolution": "planar"}, r"did you mean 'plain'.* Valid: auto, plain, projected\."),
+    ({"encoder": "transformer", "width": 100, "heads": 3}, r"multiple of heads.* width=102\."),
+    ({"encoder": "lstm", "filters": 0}, "filters = 0: it must be at least 1"),
     # Assignments.
     ("filtres=3", "Unknown setting 'filtres'; did you mean 'filters'"),
     ("filters", "not of the form key=value"),
@@ -123,25 +115,26 @@ REFUSED = [
 
 @pytest.mark.parametrize(("given", "words"), REFUSED)
 def test_impossible_settings_are_refused(tmp_path, given, words):
-    flags, assignments, file = {}, [], None
-    if isinstance(given, dict):
-        flags = given
-    elif isinstance(given, str):
-        assignments = given.split()
-    else:
-        file = tmp_path / "c.toml"
-        if given is not None:
-            file.write_bytes(given)
+    file = tmp_path / "c.toml"
+    if isinstance(given, bytes):
+        file.write_bytes(given)
     with pytest.raises(UsageError, match=words):
-        resolve(flags, assignments, file)
+        if isinstance(given, dict):
+            settings(**given)
+        elif isinstance(given, str):
+            resolve({}, given.split())
+        else:
+            resolve({}, [], file)
 
 
-def test_settings_survive_their_written_form():
-    for sampler in SAMPLERS:
-        for loss in losses_for(find_sampler(sampler)):
-            for encoder in ENCODERS:
-                config = complete({"sampler": sampler, "loss": loss, "encoder": encoder, "seed": 7})
-                assert complete(config.to_dict()) == config
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_settings_survive_their_written_form_and_pickling(sampler):
+    """As records have them, and as workers of PyTorch's loader get them, with their classes."""
+    for loss, encoder in product(losses_for(find_sampler(sampler)), ENCODERS):
+        config = settings(sampler=sampler, loss=loss, encoder=encoder, seed=7)
+        assert complete(config.to_dict()) == config
+        assert config.infos
+        assert pickle.loads(pickle.dumps(config)) == config
     assert "lambda" in SETTINGS
     assert "lambda_" not in SETTINGS
 
@@ -152,11 +145,10 @@ def test_one_distribution_has_one_name():
     assert {name: settings(noise=name).noise for name in names} == names
 
 
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_a_byte_order_mark_is_skipped(tmp_path, mark):
+def test_a_byte_order_mark_is_skipped(tmp_path):
     """Editors on Windows write one before the first key, of settings and of a sweep."""
     file = tmp_path / "run.toml"
-    file.write_bytes(mark + b"epochs = 3\n")
+    file.write_bytes(b"\xef\xbb\xbfepochs = 3\n")
     assert resolve({}, [], file)[0].epochs == 3
     assert read_sweep(str(file)).axes["epochs"] == (3,)
 
@@ -195,24 +187,24 @@ def test_numbers_of_any_library_are_numbers(name, value, wanted):
     assert (type(found), found) == (type(wanted), wanted)
 
 
-def test_unused_settings_do_not_split_identity():
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ({"sampler": "ns", "negatives": 3}, {"sampler": "ns", "stratum_size": 8}, True),
+        ({"encoder": "mf", "filters": 3}, {"encoder": "mf", "word_dimension": 3}, True),
+        ({"devices": 4}, {}, True),
+        ({"sampler": "iid", "negatives": 3}, {"sampler": "iid"}, False),
+        ({"stratum_size": 8}, {}, False),
+        ({"filters": 3}, {}, False),
+        ({"encoder": "lstm", "lstm_units": 3}, {"encoder": "lstm"}, False),
+        ({"convolution": "plain"}, {"convolution": "projected"}, False),
+        ({"convolution": "projected"}, {}, False),
+        ({"encoder": "transformer", "width": 64}, {"encoder": "transformer"}, False),
+    ],
+)
+def test_unused_settings_do_not_split_identity(first, second, is_same):
     """Settings that a sampler or encoder does not use, and settings that change no number."""
-    for first, second in (
-        ({"sampler": "ns", "negatives": 3}, {"sampler": "ns", "stratum_size": 8}),
-        ({"encoder": "mf", "filters": 3}, {"encoder": "mf", "lstm_units": 3, "word_dimension": 3}),
-        ({"devices": 4}, {}),
-    ):
-        assert digest(settings(**first)) == digest(settings(**second))
-    for first, second in (
-        ({"sampler": "iid", "negatives": 3}, {"sampler": "iid"}),
-        ({"stratum_size": 8}, {}),
-        ({"filters": 3}, {}),
-        ({"encoder": "lstm", "lstm_units": 3}, {"encoder": "lstm"}),
-        ({"convolution": "plain"}, {"convolution": "projected"}),
-        ({"convolution": "projected"}, {}),
-        ({"encoder": "transformer", "width": 64}, {"encoder": "transformer"}),
-    ):
-        assert digest(settings(**first)) != digest(settings(**second))
+    assert (digest(settings(**first)) == digest(settings(**second))) == is_same
 
 
 def test_settings_at_their_default_are_not_in_a_digest():
@@ -230,26 +222,9 @@ def test_a_run_has_the_settings_of_its_encoder():
     assert "filters" not in config.to_dict()
     with pytest.raises(AttributeError, match="no setting 'filters'"):
         _ = config.filters
-    with pytest.raises(UsageError, match="filters = 0: it must be at least 1"):
-        settings(encoder="lstm", filters=0)
-    with pytest.raises(UsageError, match="Unknown setting 'filtres'; did you mean 'filters'"):
-        settings(filtres=3)
-
-
-def test_two_strata_are_enough():
-    assert settings(sampler="strat-ns", batch_size=8, stratum_size=4).batch_size == 8
 
 
 def test_a_command_line_gives_a_setting_its_value():
     given = {"batch_size": 9, "mask": False, "lambda": 2.5}
     words = [word for name, value in given.items() for word in SETTINGS[name].arguments(value)]
     assert words == ["--batch-size", "9", "--set", "mask=false", "--set", "lambda=2.5"]
-
-
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_settings_can_be_sent_to_other_processes(encoder):
-    """As workers of PyTorch's loader get them, with the records of their classes."""
-    for sampler in SAMPLERS:
-        config = settings(sampler=sampler, encoder=encoder)
-        assert config.infos
-        assert pickle.loads(pickle.dumps(config)) == config

@@ -53,10 +53,12 @@ def test_the_layout_that_the_documentation_shows():
     """The literal example of ``batch.py``."""
     graph = BipartiteGraph.from_links(np.array([7, 9, 1]), np.array([30, 31, 40]), 10, 41)
     links, none = np.array([1, 2], np.int32), np.zeros((2, 0), np.int32)
-    small = {"batch_size": 2, "negatives": 1}
-    batch = make_sampler(graph, configure("neg", **small), Streams(0)).assemble(
-        Draw(links, none, np.array([[31], [40]], np.int32)), 4
-    )
+
+    def assembled(sampler, items, capacity):
+        made = make_sampler(graph, configure(sampler, batch_size=2, negatives=1), Streams(0))
+        return made.assemble(Draw(links, none, items), capacity)
+
+    batch = assembled("neg", np.array([[31], [40]], np.int32), 4)
     assert batch.users.tolist() == [7, 9]
     assert batch.items.tolist() == [30, 31, 40, 0]
     assert (batch.pos_user.tolist(), batch.pos_item.tolist()) == ([0, 1], [0, 1])
@@ -64,19 +66,15 @@ def test_the_layout_that_the_documentation_shows():
     assert batch.negatives.user.tolist() == [[0], [1]]
     assert batch.negatives.item.tolist() == [[1], [2]]
     assert batch.negatives.weight.tolist() == [[0.5], [0.5]]
-    shared = make_sampler(graph, configure("ns", **small), Streams(0)).assemble(
-        Draw(links, none, none)
-    )
+    shared = assembled("ns", none, 0)
     assert shared.items.tolist() == [30, 31]
     assert shared.negatives.weight.tolist() == [[0, 0.5], [0.5, 0]]
 
 
-@given(
-    st.integers(0, 2**32 - 1),
-    st.booleans(),
-    st.booleans(),
-    st.sampled_from(["unigram", "uniform", "0.5"]),
-)
+NOISES = {"unigram": 1.0, "uniform": 0.0, "0.5": 0.5}
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans(), st.sampled_from([*NOISES]))
 @settings(max_examples=40, deadline=None)
 def test_shared_weights_by_definition(seed, stratified, mask, noise):
     """weight_ij = rho_j m_ij (c_j - c_ij) / (b^2 - sum n_t^2), counted link by link."""
@@ -92,7 +90,7 @@ def test_shared_weights_by_definition(seed, stratified, mask, noise):
     batch = made.assemble(Draw(links, np.zeros((b, 0), np.int32), np.zeros((b, 0), np.int32)))
     pair_set = {(int(u), int(v)) for u, v in pairs}
     degree = Counter(int(v) for _, v in pairs)
-    alpha = {"unigram": 1.0, "uniform": 0.0, "0.5": 0.5}[noise]
+    alpha = NOISES[noise]
     total = sum(d**alpha for d in degree.values())
     for i in range(b):
         user = int(graph.link_user[links[i]])
@@ -162,24 +160,19 @@ def test_capacity_grows_and_nothing_is_dropped(tiny):
 
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize("sampler", NAMES)
-def test_batches_do_not_depend_on_the_chunk(tiny, sampler, replacement):
-    """One after the other, every third, and back; nor on where a run begins."""
+def test_batches_do_not_depend_on_the_chunk(tiny, sampler, replacement, monkeypatch):
+    """One after the other, every third, and back; nor on where a run begins, which draws what it
+    skips in pieces.
+    """
     config = configure(sampler)
 
     def fresh():
         return make_sampler(tiny.graph, config, Streams(5), replacement=replacement)
 
     one, many = fresh(), fresh().draw(0, 90)
-    found = [(number, one) for number in (*range(20), *range(20, 90, 3), *range(19, 90, 3))]
-    found += [(number, fresh()) for number in (1, 33, 34, 77)]
-    for number, made in found:
+    monkeypatch.setattr(base, "CHUNK_DRAWS", 77)
+    pairs = [(number, one) for number in (*range(20), *range(20, 90, 3), *range(19, 90, 3))]
+    pairs += [(number, fresh()) for number in (1, 33, 34, 77)]
+    for number, made in pairs:
         for left, right in zip(made.draw(number, 1)[0], many[number], strict=True):
             np.testing.assert_array_equal(left, right)
-
-
-def test_a_late_start_draws_what_it_skips_in_pieces(tiny, monkeypatch):
-    expected = make_sampler(tiny.graph, configure("iid"), Streams(5)).draw(0, 21)[20]
-    monkeypatch.setattr(base, "CHUNK_DRAWS", 77)
-    found = make_sampler(tiny.graph, configure("iid"), Streams(5)).draw(20, 1)[0]
-    for left, right in zip(expected, found, strict=True):
-        np.testing.assert_array_equal(left, right)

@@ -6,8 +6,6 @@ every function of a positive and a negative link to its sum over all items: the 
 of the softmax is unbiased.
 """
 
-from typing import Any
-
 import numpy as np
 import pytest
 from support.enumeration import all_draws, batch_objective, exact_objective
@@ -66,7 +64,7 @@ CASES = [
 def test_expected_loss_of_all_draws_is_the_objective(
     five_nodes, sampler, strata, family, noise, mask
 ):
-    settings: dict[str, Any] = {"noise": noise, "strata": strata, "mask": mask}
+    settings = {"noise": noise, "strata": strata, "mask": mask}
     if (sampler, strata) == ("strat", "user"):
         # Listed strata do not meet: of users, whose items are drawn, one is enough.
         settings |= {"batch_size": 2, "stratum_size": 2, "negatives": 2}
