@@ -58,7 +58,7 @@ test-browser: $(VENV)/.installed
 test-torch: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch,sentence-transformers]'
 	$(BIN)/python -c 'import datasets, sentence_transformers, torch'
-	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_torch_linting.py tests/test_migrating_page.py tests/training/test_exported_vectors.py tests/benchmarks/test_peer.py \
+	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_migrating_page.py tests/training/test_exported_vectors.py tests/benchmarks/test_peer.py \
 	  tests/racing/test_examples.py
 
 # Losses of other frameworks, judged by the lint as docs/audit.md says. Of GradCache, only what is tested is

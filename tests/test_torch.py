@@ -1,4 +1,5 @@
-"""Batches and the objective in PyTorch: those of the JAX side, batch by batch and loss by loss.
+"""Batches, the objective and the lint of losses in PyTorch: those of the JAX side, batch by batch
+and loss by loss.
 
 Not in a folder of its own: one named ``torch`` on the path of the tests would stand in for PyTorch.
 """
@@ -6,7 +7,7 @@ Not in a folder of its own: one named ``torch`` on the path of the tests would s
 import math
 import pickle
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,25 +21,20 @@ from train_in_pytorch import TwoTower, train  # noqa: E402
 from ncfbench.catalog import LOSSES, SAMPLERS, find_sampler, losses_for  # noqa: E402
 from ncfbench.config import complete  # noqa: E402
 from ncfbench.errors import UsageError  # noqa: E402
+from ncfbench.linting.lint import lint_loss  # noqa: E402
 from ncfbench.models.losses import make_loss  # noqa: E402
 from ncfbench.models.objective import batch_scores, link_loss  # noqa: E402
 from ncfbench.models.towers import DeviceContent  # noqa: E402
 from ncfbench.rng import Streams  # noqa: E402
 from ncfbench.sampling import batches, make_sampler  # noqa: E402
 from ncfbench.sampling.batch import Batch, Shared  # noqa: E402
-from ncfbench.torch import (  # noqa: E402
-    BatchLoader,
-    Loss,
-    as_tensors,
-    dot_scores,
-    objective,
-)
+from ncfbench.torch import BatchLoader, Loss, as_tensors, dot_scores, objective  # noqa: E402
 from ncfbench.torch.objective import ROWS  # noqa: E402
 from ncfbench.training.inference import Embedder  # noqa: E402
 from ncfbench.training.probe import Probe  # noqa: E402
 from ncfbench.training.step import Trainer  # noqa: E402
 
-SMALL: dict[str, Any] = {"batch_size": 16, "stratum_size": 4, "negatives": 2, "seed": 7}
+SMALL = {"batch_size": 16, "stratum_size": 4, "negatives": 2, "seed": 7}
 SERVED = [
     (sampler, loss, strata)
     for sampler in SAMPLERS
@@ -57,15 +53,13 @@ BATCH = Batch(
 """Negative Sharing's batch of the docstring of the layout."""
 
 
-def arrays(batch):
-    parts = [*batch[:4], *batch.negatives, batch.n_items]
-    return [np.asarray(part) for part in parts]
+def parts_of(batch):
+    return *batch[:4], *batch.negatives, batch.n_items
 
 
 def assert_same(left, right):
-    assert len(left) == len(right)
     for one, other in zip(left, right, strict=True):
-        for a, b in zip(arrays(one), arrays(other), strict=True):
+        for a, b in zip(parts_of(one), parts_of(other), strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -75,18 +69,16 @@ def test_loss_and_gradient_are_jax_ones(tiny, sampler, loss, strata):
     settings = SMALL | {"sampler": sampler, "loss": loss, "strata": strata}
     config, rng = complete(settings), np.random.default_rng(0)
     batch = next(make_sampler(tiny.graph, config, Streams(7)).batches(3))
-    users, items = (
-        rng.normal(size=(len(ids), 6)).astype(np.float32) for ids in (batch.users, batch.items)
-    )
+    vectors = [rng.normal(size=(len(ids), 6)).astype("f") for ids in (batch.users, batch.items)]
 
     def ours(users, items):
         scores = batch_scores(users, items, batch)
         return link_loss(*scores, batch.negatives.weight, make_loss(config), config.lambda_)
 
-    value, gradients = jax.value_and_grad(ours, argnums=(0, 1))(users, items)
+    value, gradients = jax.value_and_grad(ours, argnums=(0, 1))(*vectors)
     made = BatchLoader(tiny, start=3, **settings)
     theirs = next(iter(made))
-    leaves = [torch.tensor(each, requires_grad=True) for each in (users, items)]
+    leaves = [torch.tensor(array, requires_grad=True) for array in vectors]
     # As in a trainer's checkpoint.
     kept = pickle.loads(pickle.dumps(made.loss))
     found = objective(*dot_scores(*leaves, theirs), theirs, kept)
@@ -136,15 +128,13 @@ def test_batches_by_number(tiny, sampler):
     expected = [whole.assemble(draw) for draw in whole.draw(0, 40)]
     made = BatchLoader(tiny, sampler, **SMALL)
     order = [*range(1, 40, 3), 38, 37, 3, 3]
-    assert_same([made.dataset[number] for number in order], [expected[each] for each in order])
+    assert_same([made.dataset[number] for number in order], [expected[number] for number in order])
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork", "ignore:.*worker processes")  # on one core
 def test_passes_follow_one_another(tiny, persistent):
-    """Passes of three batches by processes are batches 2, 3, ..., and a pass that was left early
-    goes on where it was left; batch 5 resumes them.
-    """
+    """By processes; one that was left early continues there, and batch 5 resumes them."""
     alone = list(BatchLoader(tiny, start=2, batches=10, **SMALL))
     workers = {"num_workers": 2, "persistent_workers": persistent}
     made = BatchLoader(tiny, start=2, batches=3, **workers, **SMALL)
@@ -163,8 +153,7 @@ def test_fixed_shapes(tiny):
     assert len({int(batch.n_items) for batch in batches}) > 1
     assert {batch.negatives.weight.shape for batch in batches} == {(16, len(batches[0].items))}
     moved = batches[0].to("meta")
-    parts = (*moved[:4], *moved.negatives, moved.n_items)
-    assert {part.device.type for part in parts} == {"meta"}
+    assert {part.device.type for part in parts_of(moved)} == {"meta"}
     assert moved.family == "pointwise"
 
 
@@ -174,7 +163,7 @@ def test_pinned_memory(tiny, monkeypatch):
 
     made = BatchLoader(tiny, pin_memory=True, **SMALL)
     assert made.pin_memory
-    pinned: list[torch.Tensor] = []
+    pinned = []
 
     def copy(tensor, *device):
         pinned.append(tensor.clone())
@@ -186,8 +175,7 @@ def test_pinned_memory(tiny, monkeypatch):
     assert_same([found], [batch])
     assert type(found.negatives) is type(batch.negatives)
     assert found.family == batch.family
-    parts = (*found[:4], *found.negatives, found.n_items)
-    assert {id(part) for part in parts} == {id(part) for part in pinned}
+    assert {*map(id, parts_of(found))} == {*map(id, pinned)}
 
 
 @pytest.mark.parametrize(
@@ -212,23 +200,21 @@ def test_bad_input_is_one_sentence(tiny, settings, message):
     assert "\n" not in str(caught.value)
 
 
-def test_unknown_layouts_are_refused(tiny, monkeypatch):
-    class Everybody(NamedTuple):
-        weight: Any
+def test_what_has_no_form_is_refused(tiny, monkeypatch):
+    batch, zeros = as_tensors(BATCH, "pointwise"), (torch.zeros(2), torch.zeros(2, 2))
+    with pytest.raises(UsageError, match="weights of this batch are for pointwise losses"):
+        objective(*zeros, batch, "softmax")
+    with pytest.raises(UsageError, match="PyTorch has no loss 'ncfbench.models.losses:SkipGram'"):
+        objective(*zeros, batch, "ncfbench.models.losses:SkipGram")
 
-    kind = find_sampler("strat-ns").load()
+    class Everybody(NamedTuple):
+        weight: object
+
     other = BATCH._replace(negatives=Everybody(BATCH.negatives.weight))
+    kind = find_sampler("strat-ns").load()
     monkeypatch.setattr(kind, "assemble", lambda *arguments: other)
     with pytest.raises(UsageError, match="no form for the batch layout Everybody"):
         BatchLoader(tiny, **SMALL)
-
-
-def test_a_loss_of_another_family_is_refused():
-    batch = as_tensors(BATCH, "pointwise")
-    with pytest.raises(UsageError, match="weights of this batch are for pointwise losses"):
-        objective(torch.zeros(2), torch.zeros(2, 2), batch, "softmax")
-    with pytest.raises(UsageError, match="PyTorch has no loss 'ncfbench.models.losses:SkipGram'"):
-        objective(torch.zeros(2), torch.zeros(2, 2), batch, "ncfbench.models.losses:SkipGram")
 
 
 PARAMETERS = {
@@ -271,3 +257,17 @@ def test_the_example_trains_as_jax_does(tiny):
     probe = Probe(tiny.graph, config, Embedder(trainer.towers, content))
     reached = probe(copied(model, state.parameters))
     assert reached == pytest.approx(probe(state.parameters), rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's, of its own coming changes
+def test_losses_of_pytorch_are_right():
+    for loss in (torch.nn.BCEWithLogitsLoss, torch.nn.CrossEntropyLoss, torch.nn.TripletMarginLoss):
+        assert lint_loss(loss).errors == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_losses_of_sentence_transformers():
+    losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+    result = lint_loss(losses.MultipleNegativesRankingLoss)
+    assert result.facts.scale.value == pytest.approx(20)
+    assert {error.code for error in result.errors} == {"missing-logq", "duplicates"}

@@ -19,7 +19,7 @@ ITEMS = [f"paper {item} on topic{item % 3}" for _, item in LINKS]
 
 
 class Encoder(torch.nn.Module):
-    """A stand-in for a SentenceTransformer: the vector of a text is that of its first token."""
+    """Stands in for a SentenceTransformer: the vector of a text is that of its first token."""
 
     def __init__(self, *, is_padded=True):
         super().__init__()
@@ -40,16 +40,20 @@ def pairs(**settings):
     return LinkedPairs(USERS, ITEMS, **{"batch_size": 8, "stratum_size": 2} | settings)
 
 
+def features_of(model, rows):
+    """Columns of tokens of the users and items of some pairs."""
+    users, items = zip(*(LINKS[row] for row in rows), strict=True)
+    return [model.features(list(users)), model.features([20 + item for item in items])]
+
+
 def softmax_by_hand(vector, rows, stratum, gamma):
-    """The loss of a batch, pair by pair: an item stands for N / (its links) items, over the pairs
-    of a row and a link of another stratum.
-    """
+    """The loss of a batch, pair by pair: an item stands for N / (its links) items."""
     degree, b, total = Counter(item for _, item in LINKS), len(rows), 0.0
     for at, row in enumerate(rows):
         user, item = LINKS[row]
         others = 0.0
-        for other, each in enumerate(rows):
-            candidate = LINKS[each][1]
+        for other, row_of_other in enumerate(rows):
+            candidate = LINKS[row_of_other][1]
             if other // stratum != at // stratum and (user, candidate) not in LINKS:
                 weight = len(LINKS) / degree[candidate] / (b - stratum)
                 gap = vector(20 + candidate) @ vector(user) - vector(20 + item) @ vector(user)
@@ -60,21 +64,17 @@ def softmax_by_hand(vector, rows, stratum, gamma):
 
 @pytest.mark.parametrize("is_padded", [True, False])
 def test_loss_by_hand(is_padded):
-    """Linked pairs are silent, popular items count less, and every distinct text is encoded once
-    where texts are padded.
-    """
+    """Linked pairs are silent; every distinct text is encoded once if texts are padded."""
     made, model = pairs(gamma=5.0), Encoder(is_padded=is_padded)
     rows = next(iter(made.batch_sampler(LINKS, 8)))
-    users, items = zip(*(LINKS[row] for row in rows), strict=True)
-    columns = [model.features(list(users)), model.features([20 + item for item in items])]
 
     def vector(token):
         found = model.table.weight[token].detach().double().numpy()
         return found / np.linalg.norm(found)
 
-    value = PairLoss(model, made)(columns, torch.tensor(made.labels[rows]))
+    value = PairLoss(model, made)(features_of(model, rows), torch.tensor(made.labels[rows]))
     assert value.item() == pytest.approx(softmax_by_hand(vector, rows, 2, 5.0), rel=1e-5)
-    distinct = len({*users}) + len({*items})
+    distinct = sum(len({LINKS[row][side] for row in rows}) for side in (0, 1))
     assert model.encoded == (distinct if is_padded else 2 * len(rows))
     assert distinct < 2 * len(rows)
 
@@ -83,9 +83,7 @@ def test_users_that_are_ids():
     """The same loss as from texts whose vectors are the table's."""
     made, model = pairs(loss="sg", **{"lambda": 3.0}), Encoder()
     rows = next(iter(made.batch_sampler(LINKS, 8)))
-    users, items = zip(*(LINKS[row] for row in rows), strict=True)
-    columns = [model.features(list(users)), model.features([20 + item for item in items])]
-    labels = torch.tensor(made.labels[rows])
+    columns, labels = features_of(model, rows), torch.tensor(made.labels[rows])
     table = torch.nn.Embedding(12, 4)
     with torch.no_grad():
         order = [int(name.removeprefix("reader ")) for name in made.users]
@@ -100,7 +98,7 @@ def test_users_that_are_ids():
 def test_epochs_hold_every_pair_equally_often():
     made = pairs()
     batches = made.batch_sampler(dataset=LINKS, batch_size=8, drop_last=False, seed=3)
-    seen: Counter[int] = Counter()
+    seen = Counter()
     for epoch in range(len(LINKS)):
         batches.set_epoch(epoch)
         rows = list(batches)
@@ -113,9 +111,7 @@ def test_epochs_hold_every_pair_equally_often():
 
 
 def test_strata_are_of_one_item_or_one_user():
-    """Strata are segments of the pairs in the order of items (or users): two lie in a stratum that
-    holds the end of one and the beginning of the next, at most once for each.
-    """
+    """Segments of the sorted pairs: at most one for each item has the next one's first."""
     for strata, column in (("item", 1), ("user", 0)):
         rows = [row for batch in pairs(strata=strata).batch_sampler(LINKS, 8) for row in batch]
         nodes = [LINKS[row][column] for row in rows]
@@ -123,23 +119,8 @@ def test_strata_are_of_one_item_or_one_user():
         assert mixed < len({*nodes}) < len(nodes) // 2
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"sampler": "neg"}, "The negatives of neg are not the batch's own items"),
-        ({"sampler": "mixed-ns"}, "Use ns or strat-ns."),
-        ({"batch_size": 9}, "not a multiple of stratum_size"),
-        ({"loss": "cosine"}, "Unknown loss 'cosine'"),
-    ],
-)
-def test_settings_that_cannot_work(settings, message):
-    with pytest.raises(UsageError) as caught:
-        pairs(**settings)
-    assert message in str(caught.value)
-
-
 class Cell:
-    """A stand-in for an element of a tensor, which hashes by identity."""
+    """Stands in for an element of a tensor, which hashes by identity."""
 
     def __init__(self, value):
         self.value = value
@@ -154,27 +135,34 @@ def test_elements_of_tensors_are_equal_by_value():
     plain = LinkedPairs(*numbers, batch_size=8, stratum_size=2)
     for form in (
         torch.tensor,
-        lambda own: list(torch.tensor(own)),
+        lambda ids: [*torch.tensor(ids)],
         np.array,
-        lambda own: map(Cell, own),
+        lambda ids: map(Cell, ids),
     ):
         found = LinkedPairs(*map(form, numbers), batch_size=8, stratum_size=2)
         assert found.users == plain.users
         assert found.labels.tolist() == plain.labels.tolist()
 
 
-def test_data_that_cannot_work():
-    with pytest.raises(UsageError, match="Rows 1 and 3 are the same pair"):
-        LinkedPairs(["a", "b", "a", "b"], ["x", "x", "y", "x"], batch_size=2, stratum_size=1)
-    with pytest.raises(UsageError, match="2 users and 1 items make no pairs"):
-        LinkedPairs(["a", "b"], ["x"])
-    with pytest.raises(UsageError, match=f"of {len(LINKS)} pairs, and the data set has 3"):
-        pairs().batch_sampler([1, 2, 3], 8)
-    with pytest.raises(UsageError, match="give LinkedPairs batch_size=16"):
-        pairs().batch_sampler(LINKS, 16)
+def test_what_cannot_work_is_refused():
+    def sampled(dataset, size):
+        return pairs().batch_sampler(dataset, size)
+
     loss = PairLoss(Encoder(), pairs())
-    with pytest.raises(UsageError, match="pairs.labels as the column label; it got 2 of texts"):
-        loss([{}, {}], None)
+    twice = (["a", "b", "a", "b"], ["x", "x", "y", "x"])
+    for call, words in (
+        (lambda: pairs(sampler="neg"), "The negatives of neg are not the batch's own items"),
+        (lambda: pairs(sampler="mixed-ns"), "Use ns or strat-ns."),
+        (lambda: pairs(batch_size=9), "not a multiple of stratum_size"),
+        (lambda: pairs(loss="cosine"), "Unknown loss 'cosine'"),
+        (lambda: LinkedPairs(*twice, batch_size=2, stratum_size=1), "Rows 1 and 3 are the same"),
+        (lambda: LinkedPairs(["a", "b"], ["x"]), "2 users and 1 items make no pairs"),
+        (lambda: sampled([1, 2, 3], 8), f"of {len(LINKS)} pairs, and the data set has 3"),
+        (lambda: sampled(LINKS, 16), "give LinkedPairs batch_size=16"),
+        (lambda: loss([{}, {}], None), "pairs.labels as the column label; it got 2 of texts"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            call()
 
 
 def tiny_model(folder):
@@ -200,10 +188,7 @@ def tiny_model(folder):
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("by_id", [False, True])
 def test_the_trainer_trains(by_id, tmp_path):
-    """Ten epochs of SentenceTransformerTrainer bring the loss down, and train the users' table.
-
-    Its checkpoints hold the arguments of training, and with them the batch sampler.
-    """
+    """Its checkpoints hold the arguments of training, and with them the batch sampler."""
     pytest.importorskip("sentence_transformers")
     from datasets import Dataset
     from sentence_transformers import (
