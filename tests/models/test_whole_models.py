@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from support.processes import SMALL, on_devices
 from support.tiny_bert import write_checkpoint
-from support.training import CHECKPOINT_DIGEST, StopAt, Trial, figures, train
+from support.training import CHECKPOINT_DIGEST, Trial, figures, interrupt, train
 
 from ncfbench.advice.search import Search
 from ncfbench.advice.space import Space
@@ -67,8 +67,7 @@ def test_the_audit_has_the_gradient_of_the_step(featured, encoder):
 def test_an_interrupted_run_ends_the_same(featured, featured_dir, tmp_path, encoder):
     settings = settings_of(encoder, epochs=1)
     whole = train(featured_dir, tmp_path / "whole", **settings)
-    with pytest.raises(KeyboardInterrupt):
-        train(featured_dir, tmp_path / "cut", progress=StopAt(5), **settings)
+    interrupt(featured_dir, tmp_path / "cut", 5, **settings)
     assert figures(train(featured_dir, tmp_path / "cut", **settings)) == figures(whole)
 
 

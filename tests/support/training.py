@@ -152,6 +152,14 @@ def train(data_dir, runs_dir, *, again=False, progress=None, **more):
     return training.run(plan, again=again, progress=progress)
 
 
+def interrupt(data_dir, runs_dir, at, *, progress=None, **more):
+    """Train into a folder of runs up to an iteration, and return the folder of the run."""
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, runs_dir, progress=progress or StopAt(at), **more)
+    (folder,) = runs_dir.iterdir()
+    return folder
+
+
 def recommend(folder, *, data_dir, count=50, said=None):
     """Export a run's vectors into a folder of its own, with each user's best items of the test;
     return that folder.

@@ -7,6 +7,14 @@ from support.training import train
 
 from ncfbench.data import prepare
 from ncfbench.data.store import load
+from ncfbench.training import optimizer as optimizers
+
+
+@pytest.fixture
+def by_row(monkeypatch):
+    """Update the rows that a batch names, however few the others are."""
+    for name in ("FEW", "FEW_WIDE"):
+        monkeypatch.setattr(optimizers, name, dict.fromkeys(optimizers.FEW, 0))
 
 
 @pytest.fixture(scope="session")

@@ -12,14 +12,10 @@ import jax
 import numpy as np
 import pytest
 from support.processes import KILLED, compiled_once
-from support.training import SMALL, Said, StopAt, ends_of, figures, train
+from support.training import SMALL, Said, ends_of, figures, interrupt, train
 
-from ncfbench.config import Locations, complete
 from ncfbench.runs import folder as runs
-from ncfbench.runs.plan import RunPlan
 from ncfbench.training import checkpoint, loop
-from ncfbench.training import optimizer as optimizers
-from ncfbench.training import run as training
 from ncfbench.training import train as loops
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.trained import open_data, restore_trained
@@ -31,8 +27,9 @@ RIVALS |= {"item_block": 8, "epochs": 1, "coupling": "regularised"}
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("by_row")
 @pytest.mark.parametrize(
-    ("more", "stops", "by_row"),
+    ("more", "stops", "tables"),
     [
         ({"sampler": "iid"}, (1,), 0),
         ({"sampler": "iid"}, (17,), 0),
@@ -42,23 +39,16 @@ RIVALS |= {"item_block": 8, "epochs": 1, "coupling": "regularised"}
         (RIVALS, (5,), 0),
     ],
 )
-def test_an_interrupted_run_ends_with_the_same_curve(
-    data_dir, tmp_path, monkeypatch, more, stops, by_row
-):
+def test_an_interrupted_run_ends_with_the_same_curve(data_dir, tmp_path, more, stops, tables):
     """Inside a block, at a probe, at an epoch's end; rows at rest; free item vectors."""
-    if by_row:
-        monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
     whole = train(data_dir, tmp_path / "w", **more)
-    assert len(whole.environment["updated_by_row"]) == by_row
+    assert len(whole.environment["updated_by_row"]) == tables
     assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
     runs_dir = tmp_path / "runs [old] *{x}"
     for began_at, stop in itertools.pairwise((0, *stops)):
         progress = Said(stop)
-        with pytest.raises(KeyboardInterrupt):
-            train(data_dir, runs_dir, progress=progress, **more)
+        summary = runs.read(interrupt(data_dir, runs_dir, stop, progress=progress, **more)).summary
         assert progress.began_at == began_at
-        (folder,) = runs_dir.iterdir()
-        summary = runs.read(folder).summary
         assert (summary["status"], summary["iterations"]) == ("interrupted", stop)
     resumed = train(data_dir, runs_dir, **more)
     assert len(list(runs_dir.iterdir())) == 1
@@ -77,16 +67,13 @@ def test_an_interrupted_run_ends_with_the_same_curve(
     assert wall == pytest.approx(resumed.summary["wall_seconds"])
 
 
-def test_parameters_of_a_run_that_was_cut_are_up_to_date(data_dir, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("by_row")
+def test_parameters_of_a_run_that_was_cut_are_up_to_date(data_dir, tmp_path):
     """Inside a block, rows updated one by one wait for momentum and decay, but not whole tables."""
-    monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
     both = []
     for name in ("adam", "row-adam"):
         more = {"optimizer": name, "weight_decay": 0.1, "batch_size": 16, "sampler": "ns"}
-        with pytest.raises(KeyboardInterrupt):
-            train(data_dir, tmp_path / name, progress=Said(7), **more)
-        (folder,) = (tmp_path / name).iterdir()
-        record = runs.read(folder)
+        record = runs.read(interrupt(data_dir, tmp_path / name, 7, **more))
         assert record.curve[-1]["iteration"] < record.summary["iterations"] == 7
         _, best = restore_trained(record, open_data(record, data_dir, print), print)
         both.append(best.parameters)
@@ -96,24 +83,23 @@ def test_parameters_of_a_run_that_was_cut_are_up_to_date(data_dir, tmp_path, mon
 @pytest.mark.parametrize("file", [40, pytest.param(21, marks=pytest.mark.long)])
 def test_a_killed_run_ends_with_the_same_curve(data_dir, tmp_path, file):
     """SIGKILL before a file takes its name; then it is left to finish."""
-    settings = SMALL | {"encoder": "mf", "epochs": 8}
+    more, cut = {"encoder": "mf", "epochs": 8}, tmp_path / "cut"
     script = (
         f"{KILLED}from pathlib import Path; from ncfbench.training import run, train;"
         " from ncfbench.config import *; from ncfbench.runs.plan import RunPlan;"
         " train.CHECKPOINT_SECONDS = 0.0;"
         " places = Locations(Path(sys.argv[1]), Path(sys.argv[2]));"
-        f" run.run(RunPlan.of(complete({settings!r}), places))"
+        f" run.run(RunPlan.of(complete({SMALL | more!r}), places))"
     )
-    cut = tmp_path / "cut"
     words = [sys.executable, "-c", script, str(data_dir), str(cut), str(file)]
     done = subprocess.run(words, env=os.environ | compiled_once(), check=False)
     assert done.returncode == -signal.SIGKILL
     last = max(int(path.stem) for path in cut.glob("*/checkpoints/*.npz"))
     assert list(cut.glob("**/.*.tmp"))
     said = Said()
-    record = training.run(RunPlan.of(complete(settings), Locations(data_dir, cut)), progress=said)
+    record = train(data_dir, cut, progress=said, **more)
     assert said.began_at == last
-    whole = training.run(RunPlan.of(complete(settings), Locations(data_dir, tmp_path / "whole")))
+    whole = train(data_dir, tmp_path / "whole", **more)
     assert figures(record) == figures(whole)
     timed = sum(row["iterations"] for row in record.timing if row["kind"] == "full")
     assert timed == whole.summary["planned_iterations"]
@@ -148,8 +134,7 @@ def test_a_long_block_has_checkpoints_too(data_dir, tmp_path, tiny, monkeypatch)
 def test_a_resumed_run_holds_one_state(data_dir, tmp_path, monkeypatch):
     """While the checkpoint is read, device memory has no initial state beside the one restored."""
     more = {"encoder": "mf", "dimension": 512}
-    with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path, progress=StopAt(30), **more)
+    interrupt(data_dir, tmp_path, 30, **more)
     read, live = checkpoint._array, []
 
     def held():
@@ -182,16 +167,13 @@ def test_a_state_that_has_no_room_twice_is_trained(data_dir, tmp_path, whole, mo
 def test_a_damaged_checkpoint_costs_no_number(data_dir, tmp_path, tiny, whole, monkeypatch):
     """Nor does another interruption before the damaged one."""
     monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
-    with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path, progress=StopAt(42))
-    (folder,) = tmp_path.iterdir()
+    folder = interrupt(data_dir, tmp_path, 42)
     probe = ends_of(tiny)[1] + 4  # checkpoints are written at probes within an epoch too
     checkpoints = folder / "checkpoints"
     assert {path.name for path in checkpoints.iterdir()} == {f"{probe}.npz", "42.npz"}
     (checkpoints / "42.npz").write_bytes(b"damaged")
     said = Said(41)
-    with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path, progress=said)
+    interrupt(data_dir, tmp_path, 41, progress=said)
     assert any("Checkpoint 42 is damaged, and is skipped" in text for text in said.texts)
     assert said.began_at == probe
     assert runs.read(folder).summary["iterations"] == 41

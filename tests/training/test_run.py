@@ -15,7 +15,6 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import folder as runs
 from ncfbench.runs.plan import RunPlan
 from ncfbench.storage import locks
-from ncfbench.training import optimizer as optimizers
 from ncfbench.training import run as training
 from ncfbench.training import train as loops
 from ncfbench.training.step import Trainer
@@ -138,10 +137,10 @@ def turns_of(dataset, config, locations):
     return Turns(dataset, content, locations, lambda: False, pytest.fail)
 
 
+@pytest.mark.usefixtures("by_row")
 @pytest.mark.parametrize("optimizer", ["row-adam", pytest.param("adam", marks=pytest.mark.long)])
-def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, monkeypatch, optimizer):
+def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, optimizer):
     """Cut, evaluated between probes and continued, it ends as one that trained alone."""
-    monkeypatch.setattr(optimizers, "FEW", dict.fromkeys(optimizers.FEW, 0))
     config = complete(SMALL | {"sampler": "ns", "optimizer": optimizer, "user_tower": "history"})
     locations = Locations(data_dir, tmp_path / "turns")
     alone = training.run(RunPlan.of(config, Locations(data_dir, tmp_path / "alone")))

@@ -5,7 +5,7 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
-from support.training import SMALL, Said, StopAt, ends_of, recall_of_lists, recommend, train
+from support.training import SMALL, Said, ends_of, interrupt, recall_of_lists, recommend, train
 
 from ncfbench import prepare
 from ncfbench.errors import DataError
@@ -27,8 +27,7 @@ def test_the_reported_epoch_is_recommended_from(data_dir, tmp_path, tiny, monkey
     monkeypatch.setattr("ncfbench.runs.reported.MEASURE", "validation_recall_at_10")
     monkeypatch.setattr("ncfbench.training.train.CHECKPOINT_SECONDS", 0.0)
     more = SETTINGS | {"epochs": 5, "learning_rate": 0.3, "loss": "mse"}
-    with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path, progress=StopAt(ends_of(tiny, 5)[3] + 2), **more)
+    interrupt(data_dir, tmp_path, ends_of(tiny, 5)[3] + 2, **more)
     record = train(data_dir, tmp_path, **more)
     at = record.reported_iteration
     assert at in ends_of(tiny, 5)[:3], "the data no longer peak early: choose other settings"
@@ -49,9 +48,7 @@ def test_without_validation_a_cut_epoch_is_left_out(tmp_path, tiny_options):
     tiny = prepare("synthetic", name="tiny", data_dir=tmp_path, say=lambda text: None, **options)
     assert not tiny.holds_out("validation")
     more, runs_dir = SETTINGS | {"epochs": 4}, tmp_path / "runs"
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, runs_dir, progress=StopAt(ends_of(tiny, 4)[1] + 3), **more)
-    (folder,) = runs_dir.iterdir()
+    folder = interrupt(tmp_path, runs_dir, ends_of(tiny, 4)[1] + 3, **more)
     record = runs.read(folder)
     assert record.summary["reported_epoch"] == 2 < record.summary["epochs"]
     recall = recall_of_lists(recommend(folder, data_dir=tmp_path), tiny)
@@ -62,9 +59,7 @@ def test_without_validation_a_cut_epoch_is_left_out(tmp_path, tiny_options):
 
 def test_parameters_without_recall_are_said_to_be(data_dir, tmp_path):
     """Cut in the first epoch, nothing was evaluated: output and metadata say so."""
-    with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path, progress=StopAt(7), **SETTINGS)
-    (folder,) = (path for path in tmp_path.iterdir())
+    folder = interrupt(data_dir, tmp_path, 7, **SETTINGS)
     said = Said()
     lists = pq.read_table(recommend(folder, data_dir=data_dir, said=said) / BEST)
     assert said.texts[0].endswith("its last iteration, 7, and no recall belongs to them.")
@@ -102,9 +97,7 @@ def test_an_edited_encoder_is_refused(data_dir, tmp_path, monkeypatch):
     (tmp_path / "edited_twins.py").write_text(EDITED)
     monkeypatch.syspath_prepend(tmp_path)
     more = SETTINGS | {"encoder": "edited_twins:Twins"}
-    with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path / "cut", progress=StopAt(30), **more)
-    (cut,) = (tmp_path / "cut").iterdir()
+    cut = interrupt(data_dir, tmp_path / "cut", 30, **more)
     whole = train(data_dir, tmp_path / "whole", **more).folder
     expected = pq.read_table(recommend(whole, data_dir=data_dir) / BEST)
     monkeypatch.setattr(sys.modules["edited_twins"], "names", ["a", "z"])
