@@ -1,12 +1,14 @@
-"""The clock of an arm: start-up, and lines that come meanwhile."""
+"""The clock of an arm: start-up, lines that come meanwhile, and lines of several series."""
 
+import itertools
 import math
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncfbench.racing.clock import Reading, Timeline, startup_of
+from ncfbench.racing.clock import Reading, Timeline, doubt, startup_of
 
 
 def lines(startup, pace, steps, *, numbered=True):
@@ -45,22 +47,20 @@ def test_one_line_alone_takes_the_startup_of_others():
 
 
 def test_a_line_before_training_ends_the_startup():
-    assert startup_of(lines(4.0, 1.0, [0, 5])) == 4.0
-    assert startup_of(lines(4.0, 1.0, [0])) == 4.0
+    for steps in ([0, 5], [0]):
+        assert startup_of(lines(4.0, 1.0, steps)) == 4.0
 
 
-class Growing(list[Reading]):
+class Growing(list):
     """Lines to which a thread adds one whenever they have been read."""
 
     def __iter__(self):
         yield from super().__iter__()
-        last = self[-1]
-        self.append(last._replace(running=last.running + 1))
+        self.append(self[-1]._replace(running=self[-1].running + 1))
 
 
 def test_lines_may_come_while_a_curve_is_made():
-    piece = Growing([Reading(1.0, 0.1), Reading(2.0, 0.2)])
-    timeline = Timeline(piece)
+    timeline = Timeline(Growing([Reading(1.0, 0.1), Reading(2.0, 0.2)]))
     assert len(timeline.points()) >= 2
     assert timeline.curve(is_less_better=False) is not None
 
@@ -68,20 +68,64 @@ def test_lines_may_come_while_a_curve_is_made():
 def test_curves_fall_whatever_is_better():
     timeline = Timeline(lines(0.0, 1.0, [1, 2]))
     for is_less_better, losses in ((True, [1, 2]), (False, [-1, -2])):
-        curve = timeline.curve(is_less_better=is_less_better)
-        assert curve is not None
-        assert curve.losses == losses
+        assert timeline.curve(is_less_better=is_less_better).losses == losses
     assert Timeline().curve(is_less_better=True) is None
 
 
 def test_the_lowest_value_is_kept_as_lines_come():
     """A recall falls with its sign changed."""
-    timeline = Timeline()
-    assert timeline.lowest(is_less_better=True) == math.inf
-    timeline.readings += [Reading(1, 5.0), Reading(2, 3.0)]
-    assert timeline.lowest(is_less_better=True) == 3
-    timeline.readings.append(Reading(3, 4.0))
-    assert timeline.lowest(is_less_better=True) == 3
-    timeline.readings.append(Reading(4, 2.0))
-    assert timeline.lowest(is_less_better=True) == 2
+    timeline, lowest = Timeline(), []
+    for values in ([], [5, 3], [4], [2]):
+        timeline.readings += [Reading(1, value) for value in values]
+        lowest.append(timeline.lowest(is_less_better=True))
+    assert lowest == [math.inf, 3, 3, 2]
     assert Timeline(timeline.readings).lowest(is_less_better=False) == -5
+
+
+# Lines of training and validation, or of several processes, are no one series.
+
+
+def taking_turns(*series, count=20):
+    """Lines of several series, without a step and with one."""
+    numbered = itertools.product(range(count), series)
+    plain = [(Reading(float(at), value(n)), n) for at, (n, value) in enumerate(numbered)]
+    return [line for line, _ in plain], [line._replace(step=n) for line, n in plain]
+
+
+def recall(top, pace=8.0):
+    return lambda n: top * (1 - math.exp(-(n + 1) / pace))
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        (recall(0.9), recall(0.3)),
+        (lambda n: 2.3 * math.exp(-n / 8), lambda n: 2.3 * math.exp(-n / 8) + 1.0),
+        (recall(0.9), recall(0.6), recall(0.3)),
+    ],
+    ids=["recalls", "losses", "three"],
+)
+def test_series_that_take_turns_are_noticed(series):
+    reasons = [*map(doubt, taking_turns(*series))]
+    assert reasons == ["values jump to and fro", "a step has several values"]
+
+
+@pytest.mark.parametrize("between", [1, 2, 10, 18])
+def test_validation_after_several_lines_of_training_is_noticed(between):
+    """Under one name."""
+    draw = random.Random(between)
+    training = [lambda n: recall(0.8)(n) + draw.gauss(0, 0.01)] * between
+    plain, _ = taking_turns(*training, recall(0.3))
+    assert doubt(plain) == "values jump to and fro"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_noisy_series_is_not_doubted(seed):
+    """Rising, at rest, and with several lines of one step, which are no copies."""
+    draw = random.Random(seed)
+    for noise, count in ((0.0, 60), (0.02, 60), (0.2, 60), (0.02, 7)):
+        noisy = [lambda n, noise=noise: recall(0.3)(n) + draw.gauss(0, noise)]
+        plain, numbered = taking_turns(*noisy, count=count)
+        assert doubt(plain) == doubt(numbered) == ""
+        epochs = [line._replace(step=n // 5) for n, line in enumerate(plain)]
+        assert doubt(epochs) == "" or noise == 0.2  # which is all that is left of it
