@@ -14,22 +14,28 @@ from ncfbench.racing.metric import Metric
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.long
-def test_the_shell_example_races():
-    command = f"sh {EXAMPLES}/race_in_shell.sh {{pace}}"
-    words = ["race", "--json", "--budget", "6s"]
-    done = invoke(*words, "--target", "0.5", "--try", "pace=0.2,2", command)
-    check(done, 0)
-    assert json.loads(done.stdout)["recommended"] == "pace=0.2"
+@pytest.mark.parametrize(
+    ("program", "package", "words", "best"),
+    [
+        ("sh {}/race_in_shell.sh {{pace}}", None, "6s --target 0.5 --try pace=0.2,2", "pace=0.2"),
+        (
+            f"{sys.executable} {{}}/race_in_pytorch.py {{{{lr}}}}",
+            *("torch", "90s --target 0.9 --try lr=1e-5,1e-2", "lr=1e-2"),
+        ),
+    ],
+    ids=["shell", "pytorch"],
+)
+@pytest.mark.long_cases("shell")
+def test_an_example_races(program, package, words, best):
+    if package:
+        pytest.importorskip(package)
+    race_to(best, program.format(EXAMPLES), *words.split())
 
 
-def test_the_pytorch_example_races():
-    pytest.importorskip("torch")
-    command = f"{sys.executable} {EXAMPLES}/race_in_pytorch.py {{lr}}"
-    words = ["race", "--json", "--budget", "90s"]
-    done = invoke(*words, "--target", "0.9", "--try", "lr=1e-5,1e-2", command)
+def race_to(best, command, *words):
+    done = invoke("race", "--json", command, "--budget", *words)
     check(done, 0)
-    assert json.loads(done.stdout)["recommended"] == "lr=1e-2"
+    assert json.loads(done.stdout)["recommended"].startswith(best)
 
 
 def test_the_sentence_transformers_example_races(tmp_path):
@@ -43,34 +49,31 @@ def test_the_sentence_transformers_example_races(tmp_path):
     with gzip.open(tmp_path / "links.csv.gz", "wt") as file:
         file.write("\n".join(["user,item", *links]))
     command = f"{sys.executable} {EXAMPLES}/race_in_sentence_transformers.py {tmp_path} {{loss}}"
-    words = ["race", "--json", "--budget", "3m", "--target", "0.9"]
-    losses = "MultipleNegativesRankingLoss,CosineSimilarityLoss"
-    done = invoke(*words, "--try", f"loss={losses}", command)
-    check(done, 0)
-    assert json.loads(done.stdout)["recommended"].startswith("loss=")
+    losses = "loss=MultipleNegativesRankingLoss,CosineSimilarityLoss"
+    race_to("loss=", command, "3m", "--target", "0.9", "--try", losses)
+
+
+RUN = "run --dataset tiny --encoder bow --sampler ns --quiet --log-metrics"
 
 
 def test_a_run_prints_lines_that_a_race_reads(data_dir, tmp_path):
-    words = ["run", "--dataset", "tiny", "--encoder", "bow", "--sampler", "ns", "--epochs", "2"]
-    more = ["--data-dir", data_dir, "--runs-dir", tmp_path, "--batch-size", "64", "--quiet"]
-    done = invoke(*words, *more, "--log-metrics")
+    more = "--epochs 2 --batch-size 64 --set dimension=8 --set word_dimension=8"
+    where = ["--data-dir", data_dir, "--runs-dir", tmp_path]
+    done = invoke(*RUN.split(), *more.split(), *where)
     check(done, 0)
-    found = list(filter(None, map(Metric.of("probe_loss").read, done.stdout.splitlines())))
-    assert len(found) > 3
-    assert found[0].step == 0
-    assert found[-1].value < found[0].value
-    recalls = filter(None, map(Metric.of("test_recall_at_50").read, done.stdout.splitlines()))
-    assert len(list(recalls)) == 2
+    losses, recalls = (
+        [*filter(None, map(Metric.of(name).read, done.stdout.splitlines()))]
+        for name in ("probe_loss", "test_recall_at_50")
+    )
+    assert len(losses) > 3
+    assert losses[0].step == 0
+    assert losses[-1].value < losses[0].value
+    assert len(recalls) == 2
 
 
 @pytest.mark.long
 def test_runs_of_this_program_race(data_dir, tmp_path):
-    words = (
-        f"{sys.executable} -m ncfbench run --dataset tiny --encoder bow --sampler ns --epochs 40"
-    )
-    words += f" --data-dir {shlex.quote(str(data_dir))} --runs-dir {tmp_path} --log-metrics"
-    race = ["race", "--json", "--budget", "60s", "--minimize"]
-    rates = ["--try", "rate=1e-6,1e-2", f"{words} --quiet --learning-rate {{rate}}"]
-    done = invoke(*race, "--metric", "probe_loss", *rates)
-    check(done, 0)
-    assert json.loads(done.stdout)["recommended"] == "rate=1e-2"
+    where = f"--data-dir {shlex.quote(str(data_dir))} --runs-dir {tmp_path}"
+    command = f"{sys.executable} -m ncfbench {RUN} --epochs 40 {where} --learning-rate {{rate}}"
+    words = ["--minimize", "--metric", "probe_loss", "--try", "rate=1e-6,1e-2"]
+    race_to("rate=1e-2", command, "60s", *words)

@@ -2,7 +2,6 @@
 it waits for the machine.
 """
 
-import json
 import os
 import random
 import shlex
@@ -17,7 +16,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from support.processes import ENDLESS, RACE_LIMIT_SECONDS, V, race
+from support.processes import ENDLESS, RACE_LIMIT_SECONDS, V
 
 from ncfbench.racing import process as processes
 from ncfbench.racing.metric import Metric
@@ -147,7 +146,7 @@ def test_a_line_is_read_soon_after_it_is_printed(started):
     text = """import time
 for _ in range(20):
     print(f'v={time.perf_counter()}', flush=True)
-    time.sleep(0.005)"""
+    time.sleep(0.02)"""
     done = started(python(text))
     wait(lambda: not done.is_alive)
     late = sorted(done._since + line.running - line.value for line in done.readings)
@@ -157,99 +156,77 @@ for _ in range(20):
     assert not is_buffered(done.readings)
 
 
-class LiveRace:
-    """A race of two endless arms, in a process whose command lines name its folder."""
+# Whole races of two endless arms, in a process of their own
 
-    def __init__(self, folder, *words, **more):
-        self.name, self.folder = f"T={folder}", folder
-        self.words = [*V, "--try", "pace=1,2", *words, f"{self.name} && {ENDLESS}"]
-        command = [sys.executable, "-m", "ncfbench", "race", *self.words]
+
+@pytest.fixture
+def live(tmp_path):
+    """Starts a race, whose arms name the folder in their command lines."""
+
+    def start(*words, **more):
+        command = [sys.executable, "-m", "ncfbench", "race", *V, "--try", "pace=1,2", *words]
+        command.append(f"T={tmp_path} && {ENDLESS}")
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        self.process = subprocess.Popen(command, **pipes, **more)
+        return subprocess.Popen(command, **pipes, **more)
 
-    @property
-    def logs(self):
-        return [log.read_text() for log in self.folder.glob("runs/race/*/*.log")]
-
-    @property
-    def lines(self):
-        return sum(log.count("v=") for log in self.logs)
-
-    def arms(self):
-        """Return the processes whose command lines hold the name, with their first words."""
-        result = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                words = process.cmdline()
-                is_gone = process.status() == psutil.STATUS_ZOMBIE
-                if any(self.name in word for word in words) and not is_gone:
-                    result.append((words[0], process))
-        return result
-
-    def wait_for_both(self):
-        wait(lambda: sum("v=" in text for text in self.logs) == 2)
-
-    def end(self, number):
-        self.process.send_signal(number)
-        return self.process.communicate(timeout=RACE_LIMIT_SECONDS)
+    return start
 
 
-def test_an_interrupted_race_answers_and_leaves_nothing(tmp_path):
-    live = LiveRace(tmp_path)
-    live.wait_for_both()
-    out, err = live.end(signal.SIGINT)
-    assert live.process.returncode == 130, err
-    assert "Use pace=" in out
-    assert live.arms() == []
+def lines_of(folder):
+    """Return the number of lines of each arm that has begun."""
+    return [log.read_text().count("v=") for log in folder.glob("runs/race/*/*.log")]
 
 
-def test_a_suspended_race_suspends_its_arms(tmp_path):
-    """By Ctrl-Z; continued, it goes on."""
-    live = LiveRace(tmp_path, "--budget", "60s")
-    live.wait_for_both()
-    live.process.send_signal(signal.SIGTSTP)
-    wait(lambda: psutil.Process(live.process.pid).status() == psutil.STATUS_STOPPED)
-    lines = live.lines
-    shells = [process for name, process in live.arms() if name == "/bin/sh"]
+def arms_of(folder):
+    """Return the processes that name a folder, with the first words of their command lines."""
+    arms = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            words, is_gone = process.cmdline(), process.status() == psutil.STATUS_ZOMBIE
+            if any(f"T={folder}" in word for word in words) and not is_gone:
+                arms.append((words[0], process))
+    return arms
+
+
+def test_a_suspended_race_suspends_its_arms(tmp_path, live):
+    """By Ctrl-Z; continued, it goes on until Ctrl-C, and answers."""
+    process = live("--budget", "60s")
+    wait(lambda: len([*filter(None, lines_of(tmp_path))]) == 2)
+    process.send_signal(signal.SIGTSTP)
+    wait(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    lines = lines_of(tmp_path)
+    shells = [arm for name, arm in arms_of(tmp_path) if name == "/bin/sh"]
     assert len(shells) >= 2, "a shell that is about to start a program counts twice"
     time.sleep(0.3)
     assert psutil.STATUS_STOPPED in statuses(shells) <= STILL
-    assert live.lines == lines
-    live.process.send_signal(signal.SIGCONT)
-    wait(lambda: live.lines > lines)
-    live.end(signal.SIGINT)
-
-
-def test_a_killed_race_leaves_nothing_but_its_answer(tmp_path):
-    """That of the last rung. The same command begins again in its folder."""
-    live = LiveRace(tmp_path, "--budget", "10s")
-    wait(lambda: any(tmp_path.glob("runs/race/*/answer.json")))
-    live.end(signal.SIGKILL)
-    wait(lambda: live.arms() == [])
-    (file,) = tmp_path.glob("runs/race/*/answer.json")
-    answer = json.loads(file.read_text())
-    assert (answer["recommended"], answer["is_over"]) == ("pace=1", False)
-    assert race(*live.words)["folder"] == str(file.parent)
+    assert lines_of(tmp_path) == lines
+    process.send_signal(signal.SIGCONT)
+    wait(lambda: lines_of(tmp_path) != lines)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=RACE_LIMIT_SECONDS)
+    assert process.returncode == 130, err
+    assert "Use pace=" in out
+    assert arms_of(tmp_path) == []
 
 
 @pytest.mark.parametrize("kill", range(8))
-def test_random_kills_leave_nothing(tmp_path, kill):
+def test_random_kills_leave_nothing(tmp_path, live, kill):
     """Of the race, its terminal's process group, an arm, or a keeper, at a random moment."""
     draw = random.Random(kill)
-    live = LiveRace(tmp_path, "--budget", "20s", start_new_session=True)
-    wait(lambda: bool(live.logs))
+    process = live("--budget", "20s", start_new_session=True)
+    wait(lambda: bool(lines_of(tmp_path)))
     time.sleep(draw.uniform(0, 2))
     keepers, arms = [], []
-    for process in psutil.Process(live.process.pid).children(recursive=True):
+    for child in psutil.Process(process.pid).children(recursive=True):
         with suppress(psutil.Error):
-            (keepers if "keeper.py" in " ".join(process.cmdline()) else arms).append(process)
+            (keepers if "keeper.py" in " ".join(child.cmdline()) else arms).append(child)
     if kill % 4 == 0:
-        live.end(signal.SIGKILL)
+        process.kill()
     elif kill % 4 == 1:
-        os.killpg(live.process.pid, draw.choice([signal.SIGKILL, signal.SIGHUP]))
-        live.process.communicate(timeout=RACE_LIMIT_SECONDS)
+        os.killpg(process.pid, draw.choice([signal.SIGKILL, signal.SIGHUP]))
     else:
         with suppress(psutil.Error, IndexError):
             draw.choice(keepers if kill % 4 == 2 else arms).kill()
-        live.end(signal.SIGINT)
-    wait(lambda: live.arms() == [])
+        process.send_signal(signal.SIGINT)
+    process.communicate(timeout=RACE_LIMIT_SECONDS)
+    wait(lambda: arms_of(tmp_path) == [])

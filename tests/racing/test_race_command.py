@@ -1,5 +1,6 @@
 """``ncfbench race`` from beginning to end, of commands that print lines in virtual time."""
 
+import json
 import os
 import signal
 from itertools import product
@@ -215,10 +216,20 @@ def send(number):
     return lambda: os.kill(os.getpid(), number)
 
 
-def test_an_interrupted_race_answers(world):
-    world.scripts = ENDLESS | {"pace 2": [*counted(99, 0.02), (2.0, send(signal.SIGINT)), (900, 0)]}
-    done = invoke("race", *PACES)
+def test_a_race_that_is_cut_short_answers(world, tmp_path):
+    """By Ctrl-C with the answer so far; when it is killed, that of the last rung is there."""
+    kept = []
+
+    def look():
+        kept.extend(tmp_path.glob("runs/race/*/answer.json"))
+        answer = json.loads(kept[0].read_text())
+        assert (answer["recommended"], answer["is_over"]) == ("pace=1", False)
+
+    cut = [*counted(2500), (25, look), (25, send(signal.SIGINT)), (900, 0)]
+    world.scripts = ENDLESS | {"pace 1": cut}
+    done = invoke("race", *PACES, "--budget", "1m")
     check(done, 130, "Use pace=1", "Interrupted; this is the answer so far.")
+    assert len(kept) == 1
     assert not any(process.is_alive for process in world.processes)
 
 

@@ -1,7 +1,7 @@
-"""The rule of the race, on curves that formulas give."""
+"""The rule of the race, on curves that formulas give, and the plan of its rungs."""
 
+import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncfbench.racing.rule import Standing, can_win, decide, rank
+from ncfbench.racing.rungs import GROWTHS, Pace, arms_of_rungs, plan_rungs, wall_seconds
 from ncfbench.statistics.curves import Curve
 
-Law = Callable[[float], float]
+SAMPLERS = ("iid", "ns", "strat-ns")
 
 
 def power(speed, floor, exponent=0.5, start=8.0):
@@ -27,61 +28,46 @@ def after_plateau(speed, plateau, floor):
 
 def curve(law, clock, noise=0.0, seed=0, every=0.5):
     rng = np.random.default_rng(seed)
-    seconds = [every * place for place in range(int(clock / every) + 1)]
+    seconds = [every * n for n in range(int(clock / every) + 1)]
     return Curve(seconds, [law(t) + noise * float(rng.normal()) for t in seconds])
 
 
 def arm(law, clock, sampler="ns", **more):
-    return Standing(curve(law, clock), sampler, **more)  # type: ignore[arg-type]
+    return Standing(curve(law, clock), sampler, **more)
 
 
 def arms_of(speeds):
     """Arms of three samplers in turn at 16 s."""
-    samplers = ("iid", "ns", "strat-ns")
-    return {
-        str(place): arm(power(speed, 1), 16.0, samplers[place % 3])
-        for place, speed in enumerate(speeds)
-    }
+    return {str(n): arm(power(speed, 1), 16.0, SAMPLERS[n % 3]) for n, speed in enumerate(speeds)}
 
 
-def race(laws, horizon, *, rungs=4, noise=0.0, learned=None):
-    """Race to the horizon in doubling rungs; return each dropped arm with its reason."""
-    alive, gone = dict(laws), {}
+def race(laws, horizon, *, rungs=4, noise=0.0):
+    """Race to the horizon in doubling rungs; return the names of arms that were dropped."""
+    alive = dict(laws)
     for rung in range(rungs):
         clock = horizon / 2 ** (rungs - rung)
         arms = {
-            name: Standing(
-                curve(law, clock, noise, place),
-                sampler,
-                None if learned and learned[name] > clock else (learned or {}).get(name, 0.0),
-            )
+            name: Standing(curve(law, clock, noise, place), sampler)
             for place, (name, (sampler, law)) in enumerate(alive.items())
         }
-        found = decide(arms, horizon, max(3, math.ceil(len(arms) / 2)))
-        gone |= found.dropped
-        alive = {name: law for name, law in alive.items() if name not in found.dropped}
-    return gone
+        for name in decide(arms, horizon, max(3, math.ceil(len(arms) / 2))).dropped:
+            del alive[name]
+    return laws.keys() - alive.keys()
 
 
 def test_a_curve_is_read_by_its_lowest_values():
-    found = Curve([0, 1, 2, 4], [9, 5, 6, 3])
-    assert found.level == 3
-    assert found.at(2) == 5  # 6 is above what was reached before
-    assert found.at(3) == 4  # half-way from 5 to 3
-    assert found.time_to(7) == pytest.approx(0.5)
-    assert found.time_to(3) == 4
-    assert found.time_to(2.9) is None
-    assert found.gain() == 5 - 3  # from 2 s to 4 s
-    assert found.gain(1) == 5 - 5  # from 1 s to 2 s
-    assert found.noise == pytest.approx((1 + 0) / 2)  # 6 above 5, 3 above 3
-
-
-def test_the_worst_case_halves_each_gain():
-    found = Curve([0, 1, 2, 4], [9, 7, 5, 3])  # gains of 2 in either doubling
-    assert found.worst(4) == 3
-    assert found.worst(8) == 3 - 1
-    assert found.worst(16) == 3 - 1 - 0.5
-    assert found.best(16) == 3 - 2 - 2
+    falls = Curve([0, 1, 2, 4], [9, 5, 6, 3])
+    assert falls.level == 3
+    assert falls.at(2) == 5  # 6 is above what was reached before
+    assert falls.at(3) == 4  # half-way from 5 to 3
+    assert falls.time_to(7) == pytest.approx(0.5)
+    assert (falls.time_to(3), falls.time_to(2.9)) == (4, None)
+    assert falls.gain() == 5 - 3  # from 2 s to 4 s
+    assert falls.gain(1) == 5 - 5  # from 1 s to 2 s
+    assert falls.noise == pytest.approx((1 + 0) / 2)  # 6 above 5, 3 above 3
+    steady = Curve([0, 1, 2, 4], [9, 7, 5, 3])  # gains of 2 in either doubling
+    assert [steady.worst(at) for at in (4, 8, 16)] == [3, 3 - 1, 3 - 1 - 0.5]
+    assert steady.best(16) == 3 - 2 - 2
 
 
 def test_a_leader_that_is_about_to_be_overtaken_is_not_settled():
@@ -104,22 +90,18 @@ SPEEDS = [step / 5 for step in range(1, 101)]
 """Speeds that differ by a hundredth at least: of two that are equal either may be dropped."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     speeds=st.lists(st.sampled_from(SPEEDS), min_size=4, max_size=10, unique=True),
     floor=st.floats(0, 3),
     exponent=st.floats(0.3, 1.0),
 )
 def test_the_fastest_of_one_shape_is_never_dropped(speeds, floor, exponent):
-    laws = {
-        f"arm {place}": (("iid", "ns", "strat-ns")[place % 3], power(speed, floor, exponent))
-        for place, speed in enumerate(speeds)
-    }
-    gone = race(laws, 64.0)
-    assert f"arm {int(np.argmax(speeds))}" not in gone
+    laws = {n: (SAMPLERS[n % 3], power(speed, floor, exponent)) for n, speed in enumerate(speeds)}
+    assert speeds.index(max(speeds)) not in race(laws, 64.0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     crossing=st.floats(0.15, 0.4),
     gap=st.floats(0.2, 1.5),
@@ -134,8 +116,11 @@ def test_an_early_leader_does_not_hide_the_winner(crossing, gap, others, noise):
     winner = power(1.0, 1.0, 0.6)
     level = winner(crossing * horizon)
     # It falls faster at first, and comes to rest where the two curves meet.
-    leads: Law = lambda t: level + (8 - level) * math.exp(-3 * t / (crossing * horizon))  # noqa: E731
-    laws = {"leads": ("strat", leads), "winner": ("ns", winner), "baseline": ("iid", power(0.1, 1))}
+    laws = {
+        "leads": ("strat", lambda t: level + (8 - level) * math.exp(-3 * t / (crossing * horizon))),
+        "winner": ("ns", winner),
+        "baseline": ("iid", power(0.1, 1)),
+    }
     for place, speed in enumerate(others):
         laws[f"slow {place}"] = ("strat" if place % 2 else "ns", power(speed, 1.0 + gap, 0.6))
     assert "winner" not in race(laws, horizon, noise=noise)
@@ -157,11 +142,10 @@ def test_what_lags_far_behind_late_is_dropped():
         "slow": ("ns", power(1, 1)),
         "slower": ("strat-ns", power(0.5, 1)),
     }
-    gone = race(laws, 64.0)
-    assert set(gone) == {"slow", "slower"}
+    assert race(laws, 64.0) == {"slow", "slower"}
     arms = {name: arm(law, 32.0, sampler) for name, (sampler, law) in laws.items()}
-    found = decide(arms, 64.0, keep=5)  # with time for all
-    assert found.dropped["slow"] == "cannot catch up with fast within 64 s"
+    dropped = decide(arms, 64.0, keep=5).dropped  # with time for all
+    assert dropped["slow"] == "cannot catch up with fast within 64 s"
 
 
 def test_before_anything_was_learned_nobody_leaves_early():
@@ -199,7 +183,7 @@ def test_a_rival_with_another_sampler_always_stays():
     laws |= {"weakest": ("iid", power(0.1, 1))}
     gone = race(laws, 64.0)
     assert {"rival", "best 5"}.isdisjoint(gone)
-    assert {"weak rival", "weakest"} <= set(gone)
+    assert {"weak rival", "weakest"} <= gone
 
 
 def test_a_smaller_rate_of_the_leaders_sampler_stays():
@@ -227,7 +211,7 @@ def test_until_late_the_best_of_every_sampler_stays():
     assert "a" not in late
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     speeds=st.lists(st.floats(0.1, 30), min_size=2, max_size=8),
     scale=st.floats(0.1, 10),
@@ -236,26 +220,57 @@ def test_until_late_the_best_of_every_sampler_stays():
 )
 def test_units_of_loss_and_time_change_no_decision(speeds, scale, shift, pace):
     arms = arms_of(speeds)
-    other = {
-        name: Standing(
-            Curve(
-                [pace * t for t in one.curve.seconds],
-                [scale * value + shift for value in one.curve.losses],
-            ),
-            one.sampler,
-        )
-        for name, one in arms.items()
-    }
-    found, again = decide(arms, 40.0, 2), decide(other, pace * 40.0, 2)
-    assert set(found.dropped) == set(again.dropped)
-    assert found.leader == again.leader
+    scaled = {}
+    for name, one in arms.items():
+        losses = [scale * loss + shift for loss in one.curve.losses]
+        seconds = [pace * at for at in one.curve.seconds]
+        scaled[name] = Standing(Curve(seconds, losses), one.sampler)
+    before, after = decide(arms, 40.0, 2), decide(scaled, pace * 40.0, 2)
+    assert before.dropped.keys() == after.dropped.keys()
+    assert before.leader == after.leader
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(speeds=st.lists(st.floats(0.1, 30), min_size=1, max_size=12), keep=st.integers(1, 12))
 def test_a_rung_leaves_the_leader_and_what_there_is_time_for(speeds, keep):
     arms = arms_of(speeds)
-    found = decide(arms, 20.0, keep)
-    left = set(arms) - set(found.dropped)
-    assert found.leader in left
+    decision = decide(arms, 20.0, keep)
+    left = arms.keys() - decision.dropped.keys()
+    assert decision.leader in left
     assert len(left) <= max(keep, 3)
+
+
+# Rungs
+
+
+PACE = Pace(opening=3.0, training=1.5, saving=0.2)
+
+
+def test_each_rung_has_half_the_arms():
+    assert arms_of_rungs(16, 5) == [16, 8, 4, 3, 3]
+    assert arms_of_rungs(2, 3) == [2, 2, 2]
+
+
+def test_the_cost_of_a_plan_by_hand():
+    """Four arms from 2 s to 4 s, then three to 8 s."""
+    rungs = 4 * (1.5 * 2 + 0.2), 3 * (1.5 * 4 + 0.2)
+    assert wall_seconds([4.0, 8.0], 2.0, 4, PACE) == pytest.approx(sum(rungs))
+
+
+@given(st.floats(1, 5000), st.floats(0.5, 50), st.integers(1, 30))
+def test_a_plan_uses_the_budget_up(seconds, clock, arms):
+    plan = plan_rungs(seconds, clock, arms, PACE)
+    if plan is None:
+        assert wall_seconds([clock * GROWTHS[0]], clock, arms, PACE) > seconds
+        return
+    used = wall_seconds(plan.clocks, clock, arms, PACE)
+    assert used <= seconds * (1 + 1e-9)
+    assert used == pytest.approx(seconds, rel=1e-6)
+    assert plan.horizon == plan.clocks[-1]
+    growths = [b / a for a, b in itertools.pairwise([clock, *plan.clocks])]
+    assert all(GROWTHS[0] - 1e-6 <= growth <= GROWTHS[1] for growth in growths)
+
+
+def test_rungs_about_double():
+    clocks = [4.0, *plan_rungs(400.0, 4.0, 12, PACE).clocks]
+    assert all(1.6 < b / a < 2.5 for a, b in itertools.pairwise(clocks))
