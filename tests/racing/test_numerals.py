@@ -14,10 +14,8 @@ CUTS = (r"[-+]?([0-9.]+)", r"[-+]?([0-9])", r"([-+]?[0-9]+)", r"\D*?([0-9.]+)", 
 """Expressions that match a part of a number, or all of it."""
 
 
-def read(expression, line):
-    matched = re.search(expression, line)
-    assert matched is not None
-    return number_at(line, *matched.span(1), (0, len(line)))
+def read(expression, line, **more):
+    return number_at(line, *re.search(expression, line).span(1), (0, len(line)), **more)
 
 
 @given(
@@ -117,15 +115,12 @@ def test_what_cannot_be_read_is_refused(expression, line, why):
     with pytest.raises(UsageError, match=re.escape(why)) as raised:
         read(expression, line)
     assert repr(line) in str(raised.value)
-    matched = re.search(expression, line)
-    assert matched is not None
-    step = number_at(line, *matched.span(1), (0, len(line)), is_count=True)
+    step = read(expression, line, is_count=True)
     assert step is None or {*line} & {*",/ "}
 
 
 def test_a_step_may_have_marks_of_thousands():
-    step = number_at("step 12,000:", 5, 7, (0, 12), is_count=True)
-    assert step == 12000
+    assert read(r"step (\d+)", "step 12,000:", is_count=True) == 12000
 
 
 @pytest.mark.parametrize(
