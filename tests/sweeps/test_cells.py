@@ -41,37 +41,28 @@ def test_a_grid_has_each_possible_combination_once(samplers, losses, strata, neg
             sweeps.expand(axes)
         return
     cells, left_out = sweeps.expand(axes)
-    found = []
+    combinations = []
     for config in (cell.config for cell in cells):
-        identity = identity_of(config)
-        sizes = identity["stratum_size"], identity["negatives"]
-        found.append((config.sampler, config.loss, *sizes, config.seed))
-    assert len(found) == len(set(found))
-    assert set(found) == expected
+        sizes = [identity_of(config)[name] for name in ("stratum_size", "negatives")]
+        combinations.append((config.sampler, config.loss, *sizes, config.seed))
+    assert len(combinations) == len(set(combinations))
+    assert set(combinations) == expected
     assert left_out.total() == refused
-    order = [seeds.index(seed) for *_, seed in found]
+    order = [seeds.index(seed) for *_, seed in combinations]
     assert order == sorted(order), "the first seed comes first"
     assert len(set(sweeps.label_cells(cells).values())) == len(cells)
 
 
-def test_a_group_has_one_comparison_and_one_seed():
-    axes = {
-        "sampler": ["neg", "ns", "strat-ns"],
-        "loss": ["sg", "log"],
-        "stratum_size": [2, 4],
-        "seed": [0, 1],
-    }
-    cells, _ = sweeps.expand(axes)
+def test_a_group_has_one_comparison_one_seed_and_one_number_of_devices():
+    """Numbers of several devices are equal, their times are not."""
+    axes = {"sampler": ["neg", "ns", "strat-ns"], "loss": ["sg", "log"], "stratum_size": [2, 4]}
+    cells, _ = sweeps.expand(axes | {"seed": [0, 1]})
     groups = sweeps.group_cells(cells)
     assert [cell for group in groups for cell in group] == sorted(
         cells, key=lambda cell: (cell.config.seed, cell.config.loss != "sg")
     )
-    found = [(group[0].config.seed, group[0].config.loss, len(group)) for group in groups]
-    assert found == [(0, "sg", 4), (0, "log", 4), (1, "sg", 4), (1, "log", 4)]
-
-
-def test_devices_make_other_cells():
-    """Their numbers are equal, their times are not."""
+    shapes = [(group[0].config.seed, group[0].config.loss, len(group)) for group in groups]
+    assert shapes == [(0, "sg", 4), (0, "log", 4), (1, "sg", 4), (1, "log", 4)]
     cells, _ = sweeps.expand({"sampler": ["ns"], "devices": [1, 4]})
     assert [cell.config.devices for cell in cells] == [1, 4]
     assert len(set(sweeps.label_cells(cells).values())) == 2

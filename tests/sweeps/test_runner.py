@@ -121,33 +121,22 @@ def test_catch_up_epochs_count_for_no_time(tiny, data_dir, tmp_path):
     assert marked == {"ns": [False] * 12, "strat-ns": [True] * 8 + [False] * 4}
 
 
-def statuses(cells, tiny, runs_dir):
-    """Return the cells' statuses by the folders alone."""
-    found = [Cell(cell.config) for cell in cells]
-    read_cells(found, {"tiny": tiny}, Locations(runs_dir, runs_dir))
-    return [cell.status for cell in found]
-
-
 # Interruptions and failures
 
 
 @LONG
-@pytest.mark.parametrize(
-    ("sampler", "iteration"), [("ns", 20), ("neg", 1), ("strat-ns", 34), ("strat-ns", 51)]
-)
-def test_ctrl_c_saves_all_cells_to_resume(tiny, data_dir, tmp_path, whole, sampler, iteration):
-    last = whole["ns"].summary["planned_iterations"]
-    iteration = min(iteration, last)
-    locations = Locations(data_dir, tmp_path)
-    cut = Noted(sampler, iteration, interrupt)
-    if (sampler, iteration) == (ARMS[-1], last):
-        done = sweep(cells_of(), tiny, locations, cut)
-        assert exit_code(done) == 0, "there was nothing left to stop"
+@pytest.mark.parametrize("iteration", [34, 51])
+def test_ctrl_c_saves_all_cells_to_resume(tiny, data_dir, tmp_path, whole, iteration):
+    """In the middle of the last cell; at its end there is nothing left to stop."""
+    iteration = min(iteration, last := whole["ns"].summary["planned_iterations"])
+    locations, cut = Locations(data_dir, tmp_path), Noted(ARMS[-1], iteration, interrupt)
+    if iteration == last:
+        assert exit_code(sweep(cells_of(), tiny, locations, cut)) == 0
     else:
         with pytest.raises(KeyboardInterrupt):
             sweep(cells_of(), tiny, locations, cut)
         stopped = records(tmp_path)
-        assert stopped[sampler, 0].summary["iterations"] == iteration
+        assert stopped[ARMS[-1], 0].summary["iterations"] == iteration
         statuses = {record.summary["status"] for record in stopped.values()}
         assert statuses <= {"interrupted", "finished"}
     again = Noted()
@@ -166,24 +155,19 @@ def test_a_finished_sweep_is_not_repeated(tiny, data_dir, trained):
     assert noted.began_at == {}
 
 
-@LONG
 def test_a_diverged_cell_does_not_stop_others(tiny, data_dir, tmp_path):
-    small = {"loss": "mse", "epochs": 1}
+    small = {"loss": "mse", "epochs": 1, "encoder": "mf"}
     cells = [*cells_of(["ns"], learning_rate=1e30, **small), *cells_of(["ns"], **small)]
-    locations = Locations(data_dir, tmp_path)
+    locations, noted = Locations(data_dir, tmp_path), Noted()
     first, second = done = sweep(cells, tiny, locations)
     assert exit_code(done) == DivergedError.exit_code == 5
     assert (first.status, second.status) == ("diverged", "done")
     assert "not finite" in first.message
-    assert statuses(done, tiny, tmp_path) == ["diverged", "done"]
-    noted = Noted()
+    left = [Cell(config) for config in cells]
+    read_cells(left, {"tiny": tiny}, locations)
+    assert [cell.status for cell in left] == ["diverged", "done"]
     again = sweep(cells, tiny, locations, noted)
     assert (exit_code(again), noted.began_at) == (5, {}), "it would diverge again"
-    groups = frames.group(runs.read_all(tmp_path)[0])
-    (group,) = (each for each in groups if each[0].config.learning_rate == 1e30)
-    rows = {row["sampler"]: row for row in recall_rows(group)}
-    assert (rows["ns"]["status"], rows["ns"]["reason"]) == ("diverged", "1 of 1 seeds diverged")
-    assert rows["ns"]["test_recall_at_50"] is None
 
 
 def test_a_diverged_seed_removes_its_arms_figures(tmp_path):
@@ -204,30 +188,21 @@ def test_a_diverged_seed_removes_its_arms_figures(tmp_path):
     assert recalls["ns"]["test_recall_at_50"] == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        pytest.param(MemoryError("out of memory"), 1, marks=LONG),
-        (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\npages of it"), 1),
-        pytest.param(DataError("Cannot write x: No space left on device."), 3, marks=LONG),
-    ],
-)
-def test_a_failed_cell_does_not_stop_others(
-    tiny, data_dir, tmp_path, whole, monkeypatch, error, code
-):
+def test_a_failed_cell_does_not_stop_others(tiny, data_dir, tmp_path, whole, monkeypatch):
+    """Repeated, the sweep trains it to its end. The code is that of the first failure."""
     locations, noted = Locations(data_dir, tmp_path), Noted()
     train_to_probe = Run.train_to_probe
 
     def failing(run):
         if run.plan.config.sampler == "ns" and run.epochs == 1:
-            raise error
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\npages of it")
         train_to_probe(run)
 
     with monkeypatch.context() as patch:
         patch.setattr(Run, "train_to_probe", failing)
         done = sweep(cells_of(["ns", "neg"]), tiny, locations, noted)
-    assert exit_code(done) == code
-    assert str(error).splitlines()[0] in done[0].message
+    assert exit_code(done) == 1
+    assert "RESOURCE_EXHAUSTED: Out of memory" in done[0].message
     assert noted.ends == [("ns", "failed"), ("neg", "done")]
     assert exit_code(sweep(cells_of(["ns", "neg"]), tiny, locations)) == 0
     assert len(records(tmp_path)) == 2
@@ -235,28 +210,24 @@ def test_a_failed_cell_does_not_stop_others(
         assert_same(record, whole[name], tiny)
 
 
-def test_a_batch_larger_than_the_data_leaves_nothing(tiny, data_dir, tmp_path):
-    done = sweep(cells_of(["ns"], batch_size=4096), tiny, Locations(data_dir, tmp_path))
-    assert exit_code(done) == 2
-    assert "larger than" in done[0].message
-    assert records(tmp_path) == {}
-
-
-@pytest.mark.long_cases("summary")
-@pytest.mark.parametrize("damaged", ["curve.parquet", "summary.parquet"])
-def test_a_damaged_record_fails_its_cell_and_is_named(tiny, data_dir, tmp_path, whole, damaged):
-    """Nothing of the run is deleted; without its folder it is trained again."""
+def test_a_damaged_record_fails_its_cell_and_is_named(tiny, data_dir, tmp_path, whole):
+    """As does a batch that is larger than the data, which leaves nothing. Nothing of the run is
+    deleted; without its folder it is trained again.
+    """
     for sampler in ("ns", "strat-ns"):
         shutil.copytree(whole[sampler].folder, tmp_path / whole[sampler].folder.name)
     broken = records(tmp_path)["ns", 0].folder
     kept = sorted(broken.rglob("*.npz"))
-    (broken / damaged).unlink()
+    (broken / "curve.parquet").unlink()
     cells, locations = cells_of(["ns", "strat-ns"]), Locations(data_dir, tmp_path)
     done = sweep(cells, tiny, locations)
     assert [cell.status for cell in done] == ["failed", "done"]
     assert exit_code(done) == DataError.exit_code
-    assert f"Cannot read {broken / damaged}: No such file" in done[0].message
+    assert f"Cannot read {broken / 'curve.parquet'}: No such file" in done[0].message
     assert sorted(broken.rglob("*.npz")) == kept
+    (large,) = sweep(cells_of(["ns"], batch_size=4096), tiny, locations)
+    assert (exit_code([large]), "larger than" in large.message) == (2, True)
+    assert len([*tmp_path.glob("*/config.json")]) == 2
     shutil.rmtree(broken)
     done = sweep(cells, tiny, locations)
     assert [cell.status for cell in done] == ["done", "done"]
@@ -299,8 +270,7 @@ sys.exit(exit_code(cells))
 
 
 @LONG
-@pytest.mark.parametrize("files", [[90], [7, 40, 150, 33, 101]])
-def test_a_killed_sweep_ends_the_same(tiny, data_dir, tmp_path, files):
+def test_a_killed_sweep_ends_the_same(tiny, data_dir, tmp_path):
     """SIGKILL before files of these numbers take their names; then what is left is trained, and
     equals what was never killed.
     """
@@ -310,7 +280,7 @@ def test_a_killed_sweep_ends_the_same(tiny, data_dir, tmp_path, files):
         return subprocess.run(words, env=os.environ | compiled_once(), check=False).returncode
 
     assert train(tmp_path / "whole") == 0
-    expected, folder = records(tmp_path / "whole"), tmp_path / "cut"
+    expected, folder, files = records(tmp_path / "whole"), tmp_path / "cut", [7, 40, 150, 33, 101]
     assert [train(folder, file) for file in files] == [-signal.SIGKILL] * len(files)
     assert train(folder) == 0
     assert records(folder).keys() == expected.keys()
