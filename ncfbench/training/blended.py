@@ -25,7 +25,7 @@ from ncfbench.training.trained import restore_trained
 
 Scored: TypeAlias = dict[tuple[str, str], tuple[HeldOut, Scores]]
 METRIC = "recall_at_50"
-LONG_FIT = 60.0
+LONG_FIT = 120.0
 """Seconds of a fit that is repeated without being asked for, whatever the training took."""
 
 
@@ -52,7 +52,7 @@ def blend_run(
     Args:
         dataset: that of the run, in its folder.
         floor: by default that with the most recall of validation links, of those whose fit takes
-            no longer than the training, or than a minute.
+            no longer than the training, or than two minutes.
         metric: of validation links, which chooses the weight; None takes a kept blend by any
             metric, and else chooses by :data:`METRIC`.
         scored: held-out links and the floor's scores of their candidates, by floor and split, from
