@@ -35,6 +35,7 @@ FIRST, LAST = 0.3, 2000.0
 LEAST = 0.002
 """A blend that is nearer to its floor has no line of its own."""
 ABOVE: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points"}
+BELOW: dict[str, Any] = ABOVE | {"xytext": (0, -2), "va": "top"}
 
 
 def floors_shown(answer: Answer) -> list[FloorResult]:
@@ -57,11 +58,11 @@ def main() -> None:
         colour = GOOD if is_first else WIDER
         axis.plot(seconds, recalls, color=colour, marker="o", markersize=3)
         if not is_first:
-            axis.annotate("wider bag  ", (seconds[0], recalls[0]), color=colour, ha="right")
+            axis.annotate("wider bag  ", (seconds[1], recalls[1]), color=colour, ha="right")
         for floor in floors_shown(answer) if is_first else ():
             axis.hlines(floor.reported.recall, max(floor.seconds, FIRST), LAST, FLOOR, "dotted")
-            text = f"{floor.name} {floor.reported.recall:.3f}"
-            axis.annotate(text, (LAST, floor.reported.recall), **ABOVE, color=FLOOR, ha="right")
+            text = f"{floor.row['floor']} {floor.reported.recall:.3f}"
+            axis.annotate(text, (LAST, floor.reported.recall), **BELOW, color=FLOOR, ha="right")
         for blend in filter(
             None, [blend_of([*arm.shown.values()], answer.floors)] if is_first else []
         ):

@@ -146,10 +146,11 @@ def _commit() -> dict[str, Any] | None:
     """Return the git commit of this program's source and whether it has changes; None where it is
     not a checkout.
     """
-    folder = Path(__file__).parents[2]
+    package = Path(__file__).parents[1]
+    folder = package.parent
     if not (folder / ".git").exists():
         return None
-    asked = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    asked = ("status", "--porcelain=v2", "--branch", "--untracked-files=no", "--", package.name)
     command = ("git", "-C", str(folder), *asked)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 from support.cli import check, invoke
@@ -66,3 +67,19 @@ def test_an_environment_is_its_machine_and_allocator():
         assert (environment.key(described | more) == key) == is_same
     keys = [environment.key(HEALTHY | {"allocator": name}) for name in ("glibc", "system")]
     assert keys[0] == keys[1] != environment.key(HEALTHY)
+
+
+def test_a_commit_is_dirty_by_changes_of_the_code_alone(tmp_path, monkeypatch):
+    """Not by those of pages or plans beside it, nor by new files."""
+    code, page = tmp_path / "ncfbench" / "timing" / "environment.py", tmp_path / "README.md"
+    code.parent.mkdir(parents=True)
+    code.write_text("a = 1\n")
+    page.write_text("page\n")
+    git = ["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], check=True)
+    monkeypatch.setattr(environment, "__file__", str(code))
+    page.write_text("another\n")
+    assert (of_page := environment._commit())["dirty"] is False
+    code.write_text("a = 2\n")
+    assert environment._commit() == of_page | {"dirty": True}
