@@ -23,10 +23,11 @@ def content_of(shape, n_dense=0):
 @pytest.mark.parametrize("is_direct", [True, False])
 def test_both_sides_are_those_of_the_normal_equations(shape, n_dense, is_direct, monkeypatch):
     """In several blocks, of which the last has fewer systems."""
-    monkeypatch.setattr(linear, "DIRECT", 1024 * is_direct)
+    for name, value in (("DIRECT", 1024 * is_direct), ("COLUMNS", 32), ("SYSTEMS", 32)):
+        monkeypatch.setattr(linear, name, value)
     monkeypatch.setattr(linear, "TOLERANCE", 1e-6)
     rows, links = content_of(shape, n_dense), (RNG.random((70, shape[0])) < 0.1) * 1.0
-    chosen = content_of((600, shape[1]))
+    chosen = content_of((80, shape[1]))
     x = rows.astype(np.float64)
     inverse = np.linalg.inv(x.T @ x + 2.5 * np.eye(shape[1]))
     regression = linear.Regression(sparse.csr_array(rows), 2.5)
