@@ -1,6 +1,10 @@
-"""Blends of trained runs: what is kept, shown and exported ranks as reported."""
+"""Blends of trained runs: what is kept, shown and exported ranks as reported; docs/deploy.md."""
 
+import csv
 import json
+import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,8 +22,6 @@ from ncfbench.floors import kept
 from ncfbench.floors.floor import floor
 from ncfbench.floors.kept import named
 from ncfbench.floors.kept import read as read_floors
-from ncfbench.reporting.floors import blend_of, compare, floors_of
-from ncfbench.reporting.quality import quality_of
 from ncfbench.runs.folder import read_all
 from ncfbench.runs.progress import Progress
 from ncfbench.training import blended
@@ -34,20 +36,23 @@ def trained(tmp_path_factory):
     """A run on a small data set with kept floors: its record, the data and its folder."""
     home = tmp_path_factory.mktemp("blended")
     options = synthetic.Options(users=120, items=900, links=4000)
-    prepare("synthetic", options, home, "tiny", say=lambda text: None)
-    floor("tiny", floors=["profile", "ridge"], data_dir=home, say=lambda text: None)
+    prepare("synthetic", options, home, "tiny", say=quiet)
+    floor("tiny", floors=["profile", "ridge"], data_dir=home, say=quiet)
     settings = complete(SMALL | {"epochs": 3, "learning_rate": 0.03})
     places = Locations(home, home / "runs")
-    more = {"fits_floors": False, "progress": Progress()}
-    record = run_and_blend(settings, places, **more)
+    record = run_and_blend(settings, places, fits_floors=False, progress=Progress())
     return record, open_dataset("tiny", data_dir=home), home
+
+
+def linked(table):
+    return {*zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True)}
 
 
 def test_a_blend_is_kept_beside_its_run(trained):
     record, dataset, home = trained
     row = record.blend
-    floors = {each["floor"]: each for each in read_floors(home / "tiny", dataset.fingerprint)}
-    best = max(floors.values(), key=lambda each: each["validation_recall_at_50"])
+    kept = read_floors(home / "tiny", dataset.fingerprint)
+    best = max(kept, key=lambda each: each["validation_recall_at_50"])
     assert (row["floor"], row["penalty"]) == (best["floor"], best["penalty"])
     assert row["heights"][0] == pytest.approx(best["validation_recall_at_50"], abs=1e-3)
     assert row["heights"][-1] == pytest.approx(record.summary["validation_recall_at_50"], abs=1e-3)
@@ -106,70 +111,49 @@ def test_on_all_links_everything_trains(trained, tmp_path, floors):
     assert (meta["on_all_links"], meta["epoch"]) == (True, epochs)
     assert epochs == record.summary["reported_epoch"]
     assert {*pq.read_table(tmp_path / "v/items.parquet")["split"].to_pylist()} == {"training"}
-    linked = {*zip(dataset.users.tolist(), dataset.items.tolist(), strict=True)}
-    table = pq.read_table(tmp_path / "v/recommendations.parquet")
-    shown = zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True)
-    assert linked.isdisjoint({*shown})
-    assert len(table) == 20 * len(np.unique(dataset.users))
+    shown = linked(pq.read_table(tmp_path / "v/recommendations.parquet"))
+    assert shown.isdisjoint(zip(dataset.users.tolist(), dataset.items.tolist(), strict=True))
+    assert len(shown) == 20 * len(np.unique(dataset.users))
 
 
 def test_the_whole_catalogue_is_ranked_by_default(trained, tmp_path):
     record, dataset, home = trained
     lists = {}
     for name in ("all", "test"):
-        more = {"top": 9, "candidates": name, "data_dir": home}
-        export_vectors(record.folder, tmp_path / name, **more)
-        table = pq.read_table(tmp_path / name / "recommendations.parquet")
-        lists[name] = {*zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True)}
+        folder, more = tmp_path / name, {"top": 9, "candidates": name, "data_dir": home}
+        export_vectors(record.folder, folder, **more)
+        lists[name] = linked(pq.read_table(folder / "recommendations.parquet"))
     users, items = (side.tolist() for side in dataset.links("train"))
-    assert lists["all"].isdisjoint({*zip(users, items, strict=True)})
-    assert {item for _, item in lists["all"]} - {*dataset.items_of("test").tolist()}
-    assert {item for _, item in lists["test"]} <= {*dataset.items_of("test").tolist()}
-    vectors = [np.load(tmp_path / "all" / f"{side}.npy") for side in ("users", "items")]
-    user = users[0]
-    scores = vectors[1] @ vectors[0][user]
-    scores[[item for one, item in zip(users, items, strict=True) if one == user]] = -np.inf
-    best = {(user, item) for item in np.argsort(-scores)[:9].tolist()}
-    assert best <= lists["all"]
+    test_items = {*dataset.items_of("test").tolist()}
+    assert lists["all"].isdisjoint(zip(users, items, strict=True))
+    assert {item for _, item in lists["all"]} - test_items
+    assert {item for _, item in lists["test"]} <= test_items
+    of_users, of_items = (np.load(tmp_path / "all" / f"{side}.npy") for side in ("users", "items"))
+    scores = of_items @ of_users[users[0]]
+    scores[[item for one, item in zip(users, items, strict=True) if one == users[0]]] = -np.inf
+    assert {(users[0], item) for item in np.argsort(-scores)[:9].tolist()} <= lists["all"]
 
 
-def test_the_command_says_what_both_reach(trained, tmp_path):
-    record, dataset, home = trained
-    row = record.blend
-    words = ("report", home / "runs", "--data-dir", home)
-    report = invoke(*words)
-    check(report, 0, "Both together", f"), {row[RECALL]:.3f} ±")
-    assert f"both: {row['floor']} and it" in report.stdout
-    block, _, _ = report.stdout.partition("with   ")
-    block = block.split("DEPLOY", 1)[1]
-    assert len(block.splitlines()) <= 12, "what to do stands before the table"
-    (best, *_), own = (
-        floors_of(read_floors(home / "tiny", dataset.fingerprint)),
-        quality_of([record]),
-    )
-    both = blend_of([record], [best]).reported
-    stands = compare(both if row["weight"] < 1 else own, best.reported)
-    verdicts = {"passes": "worth", "level": "not clearly worth", "below": "not worth"}
-    assert f"Training is {verdicts[stands.word]} it: " in " ".join(block.split())
-    (answer,) = json.loads(invoke(*words, "--json").stdout)["answers"]
+def test_a_report_and_its_copy_have_the_blend(trained, tmp_path):
+    record, _, home = trained
+    words = ("report", home / "runs", "--data-dir", home, "--export", tmp_path / "out", "--json")
+    (answer,) = json.loads(invoke(*words).stdout)["answers"]
     (found,) = answer["blends"]
-    assert (found["floor"], found["weight"]) == (row["floor"], row["weight"])
-    assert found["test_recall_at_50"] == row[RECALL]
-    check(invoke(*words, "--export", tmp_path / "out"), 0)
+    for name in ("floor", "weight", RECALL):
+        assert found[name] == record.blend[name]
     (copied,), _ = read_all(tmp_path / "out")
-    assert copied.blend == row | {"run": record.name}
+    assert copied.blend == record.blend | {"run": record.name}
     published = invoke("report", tmp_path / "out", "--data-dir", tmp_path)
     check(published, 0, "Both together", "DEPLOY ")
 
 
-def test_a_blend_of_other_parameters_is_made_again(trained, tmp_path):
+def test_a_blend_of_other_parameters_is_made_again(trained):
     """As where an interrupted run was blended, and trained on."""
     record, dataset, home = trained
     row = record.blend
     blend.write(record.folder, row | {"iteration": row["iteration"] - 1, "weight": 0.123})
     assert "Both together" not in invoke("report", home / "runs", "--data-dir", home).stdout
-    found = blend_run(record, dataset)
-    assert {**found, "seconds": 0} == {**row, "seconds": 0}
+    assert {**blend_run(record, dataset), "seconds": 0} == {**row, "seconds": 0}
     blend.write(record.folder, row)
 
 
@@ -198,6 +182,46 @@ REFUSED = [
 def test_what_cannot_be_exported_is_refused(trained, tmp_path, words, code, texts):
     record, _, home = trained
     source, *flags = words.replace("RUN", str(record.folder)).split()
-    flags += ["--data-dir", home]
-    check(invoke("export", source, tmp_path / "v", *flags), code, *texts)
+    done = invoke("export", source, tmp_path / "v", *flags, "--data-dir", home)
+    check(done, code, *texts)
     assert not (tmp_path / "v").exists()
+
+
+PAGE = (Path(__file__).parents[2] / "docs/deploy.md").read_text("utf-8")
+COMMANDS = "".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S)).replace("\\\n", "")
+SHORT = ["--epochs", "1", "--dimension", "8", "--set", "word_dimension=8", "--batch-size", "64"]
+"""Flags that make the page's run short."""
+
+
+def write_files(folder):
+    """Users of two kinds, each with links to items of one of two vocabularies."""
+    rng = np.random.default_rng(0)
+    movies, ratings = ["movieId,title"], ["userId,movieId"]
+    for item in range(900):
+        words = rng.integers(0, 40, 6) + 40 * (item % 2)
+        movies.append(f"m{item}," + " ".join(f"word{word}" for word in words))
+    for user in range(60):
+        items = 2 * rng.choice(450, 40, replace=False) + user % 2
+        ratings += [f"u{user},m{item}" for item in items]
+    (folder / "movies.csv").write_text("\n".join(movies))
+    (folder / "ratings.csv").write_text("\n".join(ratings))
+
+
+def test_the_page_on_deployment_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path)
+    assert len(COMMANDS.splitlines()) == 6
+    for line in COMMANDS.splitlines():
+        words = shlex.split(line) + SHORT * (" run " in line)
+        run = str(next(Path("runs").glob("custom-*"), None))
+        done = invoke(*(re.sub(r"runs/custom-\S+\w", run, word) for word in words[1:]))
+        check(done, 0)
+        if "report" in line:
+            assert re.search(r"^DEPLOY .*:\n  ncfbench export \S+ vectors ", done.stdout, re.M)
+    with Path("ratings.csv").open() as file:
+        links = {(row["userId"], row["movieId"]) for row in csv.DictReader(file)}
+    shown = linked(pq.read_table("all/recommendations.parquet"))
+    assert len(shown) == 60 * 50
+    assert shown.isdisjoint(links)
+    of_kind = [int(user[1:]) % 2 == int(item[1:]) % 2 for user, item in shown]
+    assert np.mean(of_kind) > 0.8
