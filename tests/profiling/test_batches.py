@@ -1,7 +1,5 @@
 """Calibration: counts between the samplers', and batches that have them."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from support.training import Trial
@@ -42,12 +40,7 @@ def test_one_count_changes_at_a_time():
 
 def test_steps_of_a_calibration_determine_all_costs():
     """Whatever samplers are profiled: as many independent steps as unknown costs."""
-    cases: list[tuple[list[Counts], dict[str, Any]]] = [
-        ([IID], {}),
-        ([STRAT_NS], {}),
-        ([IID, STRAT_NS], {"negatives": 1}),
-    ]
-    for counts, more in cases:
+    for counts, more in (([IID], {}), ([STRAT_NS], {}), ([IID, STRAT_NS], {"negatives": 1})):
         steps = list(labels(calibration_points(counts, complete(SMALL | more))))
         weights = {"users": 1e-6, "items": 3e-5, "vectors": 2e-7, "matrix": 5e-8}
         seconds = [
@@ -61,10 +54,8 @@ def test_steps_of_a_calibration_determine_all_costs():
 @pytest.mark.parametrize(
     "counts",
     [
-        Counts(users=32, items=12, interactions=160, kind="vectors"),
-        Counts(users=8, items=40, interactions=160, kind="vectors"),
-        Counts(users=100, items=160, interactions=160, kind="vectors"),
-        Counts(users=32, items=20, interactions=32 * 21, kind="matrix"),
+        *(Counts(32, 12, 160, "vectors"), Counts(8, 40, 160, "vectors")),
+        *(Counts(100, 160, 160, "vectors"), Counts(32, 20, 32 * 21, "matrix")),
     ],
 )
 def test_a_constructed_batch_has_its_counts(tiny, counts):
@@ -88,9 +79,8 @@ def test_a_constructed_batch_has_its_counts(tiny, counts):
 @pytest.mark.long
 def test_slots_without_links_are_embedded_all_the_same(tiny):
     """Ten times the slots of the same links: ten times the operations of the convolution."""
-    config = complete(
-        SMALL | {"encoder": "cnn", "convolution": "plain", "sampler": "ns", "filters": 10}
-    )
+    more = {"encoder": "cnn", "convolution": "plain", "sampler": "ns", "filters": 10}
+    config = complete(SMALL | more)
     maker, content = BatchMaker(tiny.graph, config), DeviceContent.of(tiny)
     trainer, state = Trainer.create(config, tiny)
     flops = {}
@@ -116,7 +106,7 @@ def test_steps_train_with_one_state(tiny, monkeypatch):
     assert trial.trainer.traces == 1
     for seconds, calls in ((1e-9, 1), (1e9, 2000)):
         monkeypatch.setattr(measure, "BLOCK_SECONDS", seconds)
-        done: list[int] = []
+        done = []
         program = timed("step by items", 12, lambda done=done: done.append(1))
         assert len(done) == 2, "to compile, and to know its seconds"
         ((counted, _),) = program.block().values()

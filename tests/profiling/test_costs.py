@@ -9,42 +9,26 @@ from hypothesis import strategies as st
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import complete
-from ncfbench.profiling.costs import (
-    AXES,
-    PARTS,
-    Costs,
-    Counts,
-    predict_full,
-)
+from ncfbench.profiling.costs import AXES, PARTS, Costs, Counts, predict_full
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 
 BASE = Counts(users=512, items=184, interactions=5632, kind="vectors")
-STEPS = [
-    BASE,
-    *(replace(BASE, users=size) for size in (1698, 5632)),
-    *(replace(BASE, items=size) for size in (92, 512, 1479, 4272)),
-    *(replace(BASE, interactions=size) for size in (1536, 10752)),
-    *(
-        replace(BASE, items=size, interactions=512 * (size + 1), kind="matrix")
-        for size in (92, 184, 512)
-    ),
-]
+STEPS = [BASE, *(replace(BASE, users=size) for size in (1698, 5632))]
+STEPS += [replace(BASE, items=size) for size in (92, 512, 1479, 4272)]
+STEPS += [replace(BASE, interactions=size) for size in (1536, 10752)]
+STEPS += [Counts(512, size, 512 * (size + 1), "matrix") for size in (92, 184, 512)]
 IID = Counts(users=5632, items=4272, interactions=5632, kind="vectors")
 SHARED = Counts(users=512, items=300, interactions=512 * 301, kind="matrix")
 
 
-def law(counts, of_items):
+def law(counts):
     of_links = 2e-7 if counts.kind == "vectors" else 4e-9
-    return 3e-3 + 1e-7 * counts.users + of_items(counts.items) + of_links * counts.interactions
+    return 3e-3 + 1e-7 * counts.users + 6e-6 * counts.items + of_links * counts.interactions
 
 
-def fitted(of_items):
-    return Costs.fit(STEPS, [law(counts, of_items) for counts in STEPS])
-
-
-def test_straight_lines_are_found_again():
-    costs = fitted(lambda items: 6e-6 * items)
+def test_straight_lines_are_fitted():
+    costs = Costs.fit(STEPS, [*map(law, STEPS)])
     assert costs.fixed == pytest.approx(3e-3)
     assert costs.units == pytest.approx(dict(zip(AXES, (1e-7, 6e-6, 2e-7, 4e-9), strict=True)))
     parts = costs.parts(IID)
@@ -64,11 +48,9 @@ def test_no_cost_is_negative(seconds):
 
 def test_noise_of_steps_cancels():
     rng = np.random.default_rng(0)
-    noisy = [law(each, lambda items: 6e-6 * items) * rng.uniform(0.97, 1.03) for each in STEPS]
-    costs = Costs.fit(STEPS, noisy)
-    assert sum(costs.parts(IID).values()) == pytest.approx(
-        law(IID, lambda items: 6e-6 * items), rel=0.05
-    )
+    noisy = [law(each) * rng.uniform(0.97, 1.03) for each in STEPS]
+    total = sum(Costs.fit(STEPS, noisy).parts(IID).values())
+    assert total == pytest.approx(law(IID), rel=0.05)
 
 
 @pytest.mark.parametrize(
