@@ -20,26 +20,21 @@ def parquet(path, columns):
 
 
 def test_times_and_ratings_of_any_type(tmp_path):
-    """Nanoseconds beyond 2^53, zones, decimals; a list is refused by name."""
-    ids = {"user": [1, 2, 3], "item": [1, 2, 3]}
-    items = [{"id": n, "title": "w"} for n in (1, 2, 3)]
-    links, named = tmp_path / "r.parquet", {"hold_out": "newest-items", "time_column": "timestamp"}
-    for moments in (
+    """Nanoseconds beyond 2^53, zones, decimals; a structure is refused."""
+    for times in (
         pa.array([2**61, 2**60, 2**59]),
         pa.array([3, 2, 1], pa.timestamp("ns", "Asia/Tokyo")),
         pa.array([3, 2, 1]).cast(pa.decimal128(30, 2)),
     ):
-        parquet(links, {**ids, "timestamp": moments})
-        assert prepare(tmp_path, links, items, **named)[0].split.tolist() == [2, 0, 0]
-    parquet(links, {**ids, "timestamp": pa.array([1, None, 3])})
-    with pytest.raises(DataError, match=r"row 2: timestamp is missing\."):
-        prepare(tmp_path, links, items, hold_out="newest-items")
-    for name in ("timestamp", "rating", "title"):
-        bad = {name: [{"a": 1}] * 3}
-        parquet(links, {**ids, "timestamp": [1, 2, 3], "rating": [1, 2, 3], **bad})
-        titles = parquet(tmp_path / "m.parquet", {"id": [1, 2, 3], "title": ["w"] * 3, **bad})
-        with pytest.raises(DataError, match=f"row 1: {name} is of type struct"):
-            prepare(tmp_path, links, titles, rating_threshold=1, **named)
+        column = read_table(parquet(tmp_path / "r.parquet", {"x": times}))["x"]
+        assert np.argsort(column.times(is_named=True)).tolist() == [2, 1, 0]
+    missing = {"x": pa.array([1, None, 3])}
+    with pytest.raises(DataError, match=r"row 2: x is missing\."):
+        read_table(parquet(tmp_path / "r.parquet", missing))["x"].times()
+    column = read_table(parquet(tmp_path / "r.parquet", {"x": [{"a": 1}] * 3}))["x"]
+    for read in (column.times, column.numbers, lambda: list(column.texts(np.arange(3)))):
+        with pytest.raises(DataError, match="row 1: x is of type struct"):
+            read()
 
 
 def test_a_column_that_only_a_late_row_has(tmp_path):

@@ -1,6 +1,7 @@
 """Tables and other files: whole or absent, checked when they are read."""
 
 import os
+import resource
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -109,9 +110,8 @@ def test_a_device_stays_a_device(tmp_path):
     link.symlink_to("/dev/null")
     tables.write_text(link, "content")
     assert link.is_symlink()
-    for write, content in ((tables.write_text, "content"), (tables.write_array, np.zeros(9_999))):
-        with pytest.raises(DataError, match="No space left on device. Free some space, or"):
-            write(Path("/dev/full"), content)
+    with pytest.raises(DataError, match="No space left on device. Free some space, or"):
+        tables.write_text(Path("/dev/full"), "content")
     assert Path("/dev/null").is_char_device()
     assert Path("/dev/full").is_char_device()
 
@@ -137,8 +137,18 @@ def test_a_refused_write_says_what_to_do(tmp_path):
         tables.write_json(file / "x.json", {})
     with pytest.raises(DataError, match="Choose another folder"), locks.held(file / "x", "testing"):
         pytest.fail("held")
-    with pytest.raises(DataError, match="Free some space, or"), tables.storage_errors(tmp_path):
-        raise OSError(27, "File too large")
+
+
+def test_a_full_disk_is_named_for_arrays(tmp_path):
+    """A limit on the size of a file ends as a full disk does."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(DataError, match="File too large. Free some space, or"):
+            tables.write_array(tmp_path / "a.npy", np.zeros(10_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
