@@ -80,18 +80,15 @@ def test_only_wrong_estimators_are_biased(few_nodes, wrong, choices):
     assert all(any(name in text for text in record.failures) for name in wrong)
 
 
-@pytest.mark.long_cases(r"(?!mse-planted:Exp)")
-@pytest.mark.parametrize("wrong", ["planted:ExpectationFault", *WRONG])
-@pytest.mark.parametrize("losses", [("softmax",), ("mse",)], ids=lambda losses: losses[0])
-def test_wrong_weights_are_biased(few_nodes, quick, wrong, losses):
-    """For every loss, softmax too, where their bias is too small for the gradients of a few
-    batches.
-    """
-    samplers = ("neg", wrong)
-    record = audit_few(few_nodes, samplers=samplers, losses=losses, batches=48, encoder="mf")
-    verdicts = {(row["sampler"], row["loss"], row["verdict"]) for row in record.audit}
-    assert {(wrong, loss, "biased") for loss in losses} <= verdicts
-    assert not {("neg", loss, "biased") for loss in losses} & verdicts
+@pytest.mark.long
+def test_wrong_weights_of_a_softmax_are_biased(few_nodes, quick):
+    """Though their bias is too small for the gradients of a few batches."""
+    wrong = "planted:ExpectationFault"
+    choices = {"samplers": ("neg", wrong), "losses": ("softmax",), "encoder": "mf"}
+    verdicts = {
+        row["sampler"]: row["verdict"] for row in audit_few(few_nodes, **choices, batches=48).audit
+    }
+    assert verdicts[wrong] == "biased" != verdicts["neg"]
 
 
 def test_families_are_judged_apart(few_nodes, quick):

@@ -17,36 +17,20 @@ from ncfbench.linting.signature import read_loss, role_of
 GRAPH = batches.default_graph()
 
 
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [
-        ("users_bxD", "users"),
-        ("neg_score", "negative_scores"),
-        ("candidate_sampling_probability", "probability"),
-        ("candidate_ids", "item_ids"),
-        ("log_q", "log_probability"),
-        ("negative_log_q", "negative_log_probability"),
-        ("neg_item_ids", "negative_ids"),
-        ("q_reps", "users"),
-        ("counts_by_item", "counts_table"),
-        ("probability_table", "probability_table"),
-        ("e_i", "items"),
-        ("hard_neg_emb", "negatives"),
-        ("x_uj", "negative_scores"),
-        ("logits_per_image", "scores"),
-        ("sample_weight", "row_weights"),
-        ("weights", "row_weights"),
-        ("mask", "row_mask"),
-        ("is_padding", "row_mask"),
-        ("neg_mask", "negative_mask"),
-        ("false_negative_mask", "linked"),
-        ("key", "key"),
-        ("k", ""),
-        ("temperature", ""),
-    ],
-)
-def test_arguments_go_by_their_names(name, role):
-    assert role_of(name) == role
+ROLES = {
+    "users_bxD": "users", "q_reps": "users", "e_i": "items", "hard_neg_emb": "negatives",
+    "neg_score": "negative_scores", "x_uj": "negative_scores", "logits_per_image": "scores",
+    "candidate_sampling_probability": "probability", "probability_table": "probability_table",
+    "log_q": "log_probability", "negative_log_q": "negative_log_probability",
+    "candidate_ids": "item_ids", "neg_item_ids": "negative_ids", "counts_by_item": "counts_table",
+    "sample_weight": "row_weights", "weights": "row_weights", "mask": "row_mask",
+    "is_padding": "row_mask", "neg_mask": "negative_mask", "false_negative_mask": "linked",
+    "key": "key", "k": "", "temperature": "",
+}  # fmt: skip
+
+
+def test_arguments_go_by_their_names():
+    assert {name: role_of(name) for name in ROLES} == ROLES
 
 
 def test_a_default_makes_an_option():
