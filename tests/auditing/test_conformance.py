@@ -127,8 +127,8 @@ def test_test_functions_by_enumeration(five_nodes, loss, sampler):
         random = [float(functions.x[u, t] @ functions.y[v, t]) for t in range(8)]
         return np.array([*random, 1, degree[v] * 3 / 4, degree[v] < 2, 1])
 
-    made = make_sampler(five_nodes, config, Streams(0), replacement=True)
-    batch = made.assemble(made.draw(0, 1)[0])
+    instance = make_sampler(five_nodes, config, Streams(0), replacement=True)
+    batch = instance.assemble(instance.draw(0, 1)[0])
     weight, (users, items) = batch.negatives.weight, negative_ids(batch)
     positive, negative, linked = np.zeros(8), np.zeros(12), 0.0
     ends = batch.users[batch.pos_user].tolist(), batch.items[batch.pos_item].tolist()

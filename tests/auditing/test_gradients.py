@@ -32,20 +32,20 @@ def dense_objective(dataset, config, trainer, parameters):
     if config.mask:
         allowed[graph.link_user, graph.link_item] = 0
     mass = allowed * (noise if config.family != "listwise" else 1.0 * (degree > 0))[None, :]
-    own = scores[graph.link_user, graph.link_item]
+    positive = scores[graph.link_user, graph.link_item]
     rows, mass = scores[graph.link_user], mass[graph.link_user]
     if config.loss == "sg":
-        value = jnp.logaddexp(0, -own) + config.lambda_ * jnp.sum(
+        value = jnp.logaddexp(0, -positive) + config.lambda_ * jnp.sum(
             mass * jnp.logaddexp(0, rows), axis=1
         )
     elif config.loss == "mse":
-        value = (1 - own) ** 2 + config.lambda_ * jnp.sum(mass * rows**2, axis=1)
+        value = (1 - positive) ** 2 + config.lambda_ * jnp.sum(mass * rows**2, axis=1)
     elif config.loss == "log":
-        value = jnp.sum(mass * jnp.logaddexp(0, 10 * (rows - own[:, None])), axis=1)
+        value = jnp.sum(mass * jnp.logaddexp(0, 10 * (rows - positive[:, None])), axis=1)
     elif config.loss == "hinge":
-        value = jnp.sum(mass * jnp.maximum(rows - own[:, None] + 0.1, 0), axis=1)
+        value = jnp.sum(mass * jnp.maximum(rows - positive[:, None] + 0.1, 0), axis=1)
     else:
-        value = jnp.log1p(jnp.sum(mass * jnp.exp(10 * (rows - own[:, None])), axis=1))
+        value = jnp.log1p(jnp.sum(mass * jnp.exp(10 * (rows - positive[:, None])), axis=1))
     return jnp.mean(value + config.user_l2 * jnp.sum(raw[graph.link_user] ** 2, axis=1))
 
 
@@ -54,23 +54,25 @@ def warm(tiny):
     """Texts for one loss; the others are audited on free vectors, which compile sooner."""
 
     @functools.cache
-    def made(loss):
+    def trial_of(loss):
         encoder = "cnn" if loss == "sg" else "mf"
         trial = Trial(tiny, AUDITED | {"loss": loss, "sampler": "ns", "encoder": encoder})
         trial.add_noise(0.2)
         return trial
 
-    return made
+    return trial_of
 
 
-def assert_exact(dataset, config, made):
+def assert_exact(dataset, config, trial):
     """The exact objective and its gradient are those of the definition; return the objective."""
-    exact = ExactObjective(dataset.graph, config, made.embedder)(made.parameters)
-    dense = jax.jit(jax.value_and_grad(lambda p: dense_objective(dataset, config, made.trainer, p)))
-    value, gradient = dense(made.parameters)
+    exact = ExactObjective(dataset.graph, config, trial.embedder)(trial.parameters)
+    dense = jax.jit(
+        jax.value_and_grad(lambda p: dense_objective(dataset, config, trial.trainer, p))
+    )
+    value, gradient = dense(trial.parameters)
     assert exact.value == pytest.approx(float(value), rel=1e-5)
-    pullback = Pullback(made.embedder, dataset.graph)
-    pulled, expected = pullback(made.parameters, exact.gradient), flat(gradient)
+    pullback = Pullback(trial.embedder, dataset.graph)
+    pulled, expected = pullback(trial.parameters, exact.gradient), flat(gradient)
     assert np.linalg.norm(pulled - expected) < 2e-5 * np.linalg.norm(expected)
     return exact.value
 

@@ -183,8 +183,8 @@ def test_numbers_of_any_library_are_numbers(name, value, wanted):
         with pytest.raises(UsageError, match=f"{name} = .* is not"):
             complete({name: value})
         return
-    found = complete({name: value}).to_dict()[name]
-    assert (type(found), found) == (type(wanted), wanted)
+    result = complete({name: value}).to_dict()[name]
+    assert (type(result), result) == (type(wanted), wanted)
 
 
 @pytest.mark.parametrize(
@@ -209,10 +209,10 @@ def test_unused_settings_do_not_split_identity(first, second, is_same):
 
 def test_settings_at_their_default_are_not_in_a_digest():
     """A new setting leaves other runs their digest."""
-    own = {"batch_size": 64, "encoder": "mf"}
-    text = json.dumps(own, sort_keys=True)
-    found = digest_of(own | {"seed": 0, "mask": None}, SETTINGS)
-    assert found == hashlib.sha256(text.encode()).hexdigest()[:12]
+    changed = {"batch_size": 64, "encoder": "mf"}
+    text = json.dumps(changed, sort_keys=True)
+    result = digest_of(changed | {"seed": 0, "mask": None}, SETTINGS)
+    assert result == hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def test_a_run_has_the_settings_of_its_encoder():

@@ -213,8 +213,8 @@ def times_of(folder, *values):
     ],
 )
 def test_times_are_of_one_form(tmp_path, values, order):
-    found = times_of(tmp_path, *values)
-    assert np.argsort(found[order], kind="stable").tolist() == list(range(len(order)))
+    result = times_of(tmp_path, *values)
+    assert np.argsort(result[order], kind="stable").tolist() == list(range(len(order)))
 
 
 NO_TIMES = "19:34:49", "0 days 19:34:49", "1 day, 2:03:04", "PT19H34M", "31/01/2024", "1_600"

@@ -36,12 +36,12 @@ def describe(dataset, configs, **more):
 
 
 def test_a_distribution_by_hand():
-    found = distribution(np.array([0, 9, 1, 3, 2, 1, 4]))
+    facts = distribution(np.array([0, 9, 1, 3, 2, 1, 4]))
     bins = [(0, 0, 1, 0), (1, 1, 2, 2), (2, 3, 2, 5), (4, 7, 1, 4), (8, 9, 1, 9)]
-    assert [tuple(bin_.values()) for bin_ in found["bins"]] == bins
-    assert (found["nodes"], found["total"], found["mean"]) == (7, 20, 20 / 7)
-    assert (found["smallest"], found["median"], found["largest"]) == (0, 2, 9)
-    assert found["top_1_percent"] == found["top_10_percent"] == 9 / 20
+    assert [tuple(bin_.values()) for bin_ in facts["bins"]] == bins
+    assert (facts["nodes"], facts["total"], facts["mean"]) == (7, 20, 20 / 7)
+    assert (facts["smallest"], facts["median"], facts["largest"]) == (0, 2, 9)
+    assert facts["top_1_percent"] == facts["top_10_percent"] == 9 / 20
     assert distribution(np.zeros(0, np.int32)) is None
     empty = distribution(np.zeros(3, np.int32))
     assert (empty["gini"], empty["top_1_percent"], empty["mean"]) == (None, None, 0)
@@ -51,17 +51,17 @@ def test_a_distribution_by_hand():
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=250).filter(any))
 @settings(max_examples=40)
 def test_distributions_against_their_definitions(counts):
-    found = distribution(np.array(counts, np.int32))
+    facts = distribution(np.array(counts, np.int32))
     n, total = len(counts), sum(counts)
     differences = sum(abs(one - other) for one in counts for other in counts) / n**2
-    assert found["gini"] == pytest.approx(differences / (2 * total / n))
+    assert facts["gini"] == pytest.approx(differences / (2 * total / n))
     most = sorted(counts, reverse=True)
-    assert found["top_1_percent"] == pytest.approx(sum(most[: math.ceil(n / 100)]) / total)
-    assert found["top_10_percent"] == pytest.approx(sum(most[: math.ceil(n / 10)]) / total)
-    for bin_ in found["bins"]:
+    assert facts["top_1_percent"] == pytest.approx(sum(most[: math.ceil(n / 100)]) / total)
+    assert facts["top_10_percent"] == pytest.approx(sum(most[: math.ceil(n / 10)]) / total)
+    for bin_ in facts["bins"]:
         inside = [count for count in counts if bin_["low"] <= count <= bin_["high"]]
         assert (bin_["nodes"], bin_["total"]) == (len(inside), sum(inside))
-    assert sum(bin_["nodes"] for bin_ in found["bins"]) == n
+    assert sum(bin_["nodes"] for bin_ in facts["bins"]) == n
 
 
 # --- batches
@@ -71,8 +71,8 @@ def test_items_named_by_masked_links_count():
     """User 0 has both items, so each of her negatives is masked; it is embedded all the same."""
     graph = BipartiteGraph.from_links(np.array([0, 0]), np.array([0, 1]), 1, 2)
     config = complete({"sampler": "iid", "batch_size": 1, "negatives": 6})
-    made = IidSampler(graph, config, Streams(0))
-    batches = [made.assemble(draw) for draw in made.draw(0, 200)]
+    sampler = IidSampler(graph, config, Streams(0))
+    batches = [sampler.assemble(draw) for draw in sampler.draw(0, 200)]
     assert all(not batch.negatives.weight.any() for batch in batches)
     items = np.mean([distinct_nodes(batch)[1] for batch in batches])
     assert items == pytest.approx(2 - 0.5**6, abs=0.05)
@@ -106,9 +106,9 @@ def prepared(folder, **ids):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A data folder with the data set ``hand``."""
-    made = tmp_path_factory.mktemp("data")
-    prepared(made, **IDS)
-    return made
+    home = tmp_path_factory.mktemp("data")
+    prepared(home, **IDS)
+    return home
 
 
 @pytest.fixture(scope="module")
@@ -118,11 +118,11 @@ def hand(folder):
 
 def test_a_description_by_hand(hand):
     given = {"batch_size": 4, "stratum_size": 2, "negatives": 2}
-    found = describe(hand, configurations(given), batches=400)
+    facts = describe(hand, configurations(given), batches=400)
     training = [(user, item) for user, item in LINKS if SPLIT[item] == 0]
     assert len(training) == 7
-    assert found["removed"] == {"duplicate_links": 4}
-    assert found["missing"] == {
+    assert facts["removed"] == {"duplicate_links": 4}
+    assert facts["missing"] == {
         "items_without_text": 2,
         "training_items_without_links": 1,
         "users_without_training_links": 1,
@@ -133,17 +133,17 @@ def test_a_description_by_hand(hand):
         ("item", 1, ["[bold]B01", "B02", "B00\x1b[31m"]),
     ):
         degrees = Counter(link[side] for link in training)
-        summary = found[f"links_of_a{'n' if side else ''}_{name}"]
+        summary = facts[f"links_of_a{'n' if side else ''}_{name}"]
         assert (summary["nodes"], summary["total"]) == (len(degrees), 7)
         assert summary["median"] == np.median(list(degrees.values()))
         ranked = sorted(degrees.items(), key=lambda pair: (-pair[1], pair[0]))
-        most = found[f"most_linked_{name}s"]
+        most = facts[f"most_linked_{name}s"]
         assert [(row["number"], row["links"]) for row in most] == ranked
         assert [row["id"] for row in most] == ids
-    assert found["words_of_an_item"]["mean"] == pytest.approx(7 / 6)
-    origin = found["label"], found["source"], found["options"]["text"]
+    assert facts["words_of_an_item"]["mean"] == pytest.approx(7 / 6)
+    origin = facts["label"], facts["source"], facts["options"]["text"]
     assert origin == ("Five users, by hand", "citeulike", ["title"])
-    rows = {row["sampler"]: row for row in found["batches"]}
+    rows = {row["sampler"]: row for row in facts["batches"]}
     assert rows["iid"]["fewer_items"] == 1
     items = {name: row["distinct_items"] for name, row in rows.items()}
     assert rows["ns"]["fewer_items"] == pytest.approx(items["iid"] / items["ns"])
@@ -153,11 +153,11 @@ def test_a_description_by_hand(hand):
 
 def test_what_a_sampler_cannot_draw_is_told(tmp_path):
     dataset = prepared(tmp_path)
-    found = describe(dataset, configurations({"batch_size": 3}))
-    reasons = {row["sampler"]: row["reason"] for row in found["batches"]}
+    facts = describe(dataset, configurations({"batch_size": 3}))
+    reasons = {row["sampler"]: row["reason"] for row in facts["batches"]}
     assert "not a multiple of stratum_size" in reasons["strat"]
     assert reasons["iid"] is None
-    assert found["most_linked_users"][0] == {"number": 0, "id": None, "links": 3}
+    assert facts["most_linked_users"][0] == {"number": 0, "id": None, "links": 3}
     for row in describe(dataset, configurations({"batch_size": 8}))["batches"]:
         assert "larger than the 7 training links" in row["reason"]
         assert row["distinct_items"] is None
@@ -169,19 +169,19 @@ def test_data_without_training_links(tmp_path):
     texts = Texts(np.ones(1, np.int32), np.array([1, 0], np.int32))
     cold = content_of([0], [1], [0, 2], 1, texts=texts)
     store_prepared(Preparation({}, {}, lambda: cold), tmp_path, "cold", "citeulike")
-    found = describe(store.load(tmp_path, "cold"), configurations({}))
-    assert found["links_of_a_user"] is None
-    assert all("no training links" in row["reason"] for row in found["batches"])
-    printed(found, 80)
+    facts = describe(store.load(tmp_path, "cold"), configurations({}))
+    assert facts["links_of_a_user"] is None
+    assert all("no training links" in row["reason"] for row in facts["batches"])
+    printed(facts, 80)
 
 
 # --- what is printed
 
 
-def printed(found, width):
+def printed(facts, width):
     console = Console(width=width, markup=False, highlight=False, no_color=True)
     with console.capture() as capture:
-        for table in description_tables(found):
+        for table in description_tables(facts):
             console.print(TableView(table))
     return capture.get()
 
@@ -218,10 +218,10 @@ def test_the_command(folder):
         return invoke("describe", *words.split(), *sets, "--data-dir", folder)
 
     given = {"batch_size": 4, "stratum_size": 2, "seed": 3, "negatives": 1}
-    found = json.loads(run("hand --json", **given).stdout)
-    assert found["batch_settings"].items() >= given.items()
-    assert found["item_features"] == {"columns": 3, "constant": 1}
-    assert found["fingerprint"] == store.load(folder, "hand").fingerprint
+    facts = json.loads(run("hand --json", **given).stdout)
+    assert facts["batch_settings"].items() >= given.items()
+    assert facts["item_features"] == {"columns": 3, "constant": 1}
+    assert facts["fingerprint"] == store.load(folder, "hand").fingerprint
     page = "batch_size = 512 is larger than the 7 training links", "features of items 3 columns"
     check(run("hand"), 0, *page)
     check(run("hand", epoch=1), 2, "did you mean 'epochs'")

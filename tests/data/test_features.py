@@ -102,11 +102,11 @@ def test_standardised_by_definition(features, scale):
     fitted = np.arange(len(features)) % 3 != 1
     rows = features.astype(np.float64)
     mean, deviation = rows[fitted].mean(axis=0), rows[fitted].std(axis=0)
-    found, constant = standardise(features, fitted)
+    result, constant = standardise(features, fitted)
     is_constant = deviation <= 2.0**-23 * np.abs(mean)
     assert constant == is_constant.sum()
     scaled = (rows - mean) / np.where(is_constant, np.inf, deviation)
-    np.testing.assert_allclose(found, scaled, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result, scaled, rtol=1e-4, atol=1e-4)
 
 
 KINDS = st.sampled_from([np.float16, np.float32])
@@ -118,22 +118,22 @@ def test_features_that_differ_are_not_constant(kind, mean, steps, n_rows):
     low = kind(mean)
     high = kind(low + steps * np.spacing(low))
     features = np.resize(np.array([[low], [high]], kind), (2 * n_rows, 1))
-    found, constant = standardise(features, np.ones(len(features), bool))
+    result, constant = standardise(features, np.ones(len(features), bool))
     assert constant == (low == high) or steps <= 4
     if constant:
-        assert not found.any()
+        assert not result.any()
     else:
-        np.testing.assert_allclose(found[:, 0], np.resize([-1.0, 1.0], 2 * n_rows), rtol=0.05)
+        np.testing.assert_allclose(result[:, 0], np.resize([-1.0, 1.0], 2 * n_rows), rtol=0.05)
 
 
 def test_constant_columns_of_many_rows_are_constant():
     """Sums of 1.6e9 over many rows are rounded; their mean must not be."""
     features = np.full((100_000, 2), 1_600_000_000.1)
     features[:, 1] += np.arange(100_000) % 2
-    found, constant = standardise(features, np.arange(100_000) % 3 > 0)
+    result, constant = standardise(features, np.arange(100_000) % 3 > 0)
     assert constant == 1
-    assert not found[:, 0].any()
-    np.testing.assert_allclose(np.abs(found[:, 1]), 1.0, rtol=1e-4)
+    assert not result[:, 0].any()
+    np.testing.assert_allclose(np.abs(result[:, 1]), 1.0, rtol=1e-4)
 
 
 # --- features derived from the texts
@@ -165,27 +165,27 @@ def test_lsa_is_the_truncated_svd_of_training_items(tmp_path, hold_out):
     """NumPy's whole decomposition of the training items' rows gives the same features, up to the
     sign, of all items; prepared, they have a mean of 0 and a variance of 1 over training items.
     """
-    made = small(tmp_path, "x", lsa=SIZE, hold_out=hold_out)
-    training = np.unique(made.links("train")[1])
-    assert training.tolist() == made.items_of("train").tolist()
-    assert len(training) < made.n_items
-    rows = tfidf(made.texts, made.n_words, training).toarray().astype(np.float64)
+    prepared = small(tmp_path, "x", lsa=SIZE, hold_out=hold_out)
+    training = np.unique(prepared.links("train")[1])
+    assert training.tolist() == prepared.items_of("train").tolist()
+    assert len(training) < prepared.n_items
+    rows = tfidf(prepared.texts, prepared.n_words, training).toarray().astype(np.float64)
     _, _, vectors = np.linalg.svd(rows[training], full_matrices=False)
     vectors = vectors[:SIZE]
     signs = [np.sign(max(row, key=abs)) for row in vectors]
     expected = rows @ (vectors * np.array(signs)[:, None]).T
-    found = lsa(made.texts, made.n_words, training, SIZE)
-    np.testing.assert_allclose(found, expected, atol=2e-5)
+    result = lsa(prepared.texts, prepared.n_words, training, SIZE)
+    np.testing.assert_allclose(result, expected, atol=2e-5)
     standard = (expected - expected[training].mean(axis=0)) / expected[training].std(axis=0)
-    np.testing.assert_allclose(made.item_features, standard, atol=2e-3)
+    np.testing.assert_allclose(prepared.item_features, standard, atol=2e-3)
 
 
 def test_features_without_rank_are_zero():
     """Two different texts have two singular values above rounding."""
     texts = Texts(np.tile([1, 2, 1, 3], 5).astype(np.int32), np.full(10, 2, np.int32))
-    found = lsa(texts, 6, np.arange(10), 4)
-    assert found[:, :2].any(axis=0).all()
-    assert not found[:, 2:].any()
+    result = lsa(texts, 6, np.arange(10), 4)
+    assert result[:, :2].any(axis=0).all()
+    assert not result[:, 2:].any()
 
 
 def test_derived_features_stand_behind_given_ones(tmp_path):
@@ -195,7 +195,7 @@ def test_derived_features_stand_behind_given_ones(tmp_path):
     np.testing.assert_array_equal(both.item_features[:, :3], given.item_features)
     np.testing.assert_array_equal(both.item_features[:, 3:], derived.item_features)
     assert both.manifest["statistics"]["item_features"] == 3 + SIZE
-    assert len({made.fingerprint for made in (given, derived, both)}) == 3
+    assert len({prepared.fingerprint for prepared in (given, derived, both)}) == 3
     assert both.feature_seconds > given.feature_seconds == 0
 
 
@@ -203,14 +203,14 @@ def test_a_fingerprint_covers_the_definition_and_the_checksum_the_bits(tmp_path)
     """Features that another machine rounds otherwise belong to the same data; damaged ones are
     refused, and derived again.
     """
-    made = small(tmp_path, "x", lsa=SIZE)
-    path = tmp_path / "x" / made.fingerprint[:12] / "item_features.npy"
+    prepared = small(tmp_path, "x", lsa=SIZE)
+    path = tmp_path / "x" / prepared.fingerprint[:12] / "item_features.npy"
     whole = path.read_bytes()
     path.write_bytes(whole[:-4] + b"\0\0\0\0")
     with pytest.raises(DataError, match=r"damaged.*with lsa=6"):
         store.load(tmp_path, "x")
     again = small(tmp_path, "x", lsa=SIZE)
-    assert again.fingerprint == made.fingerprint
+    assert again.fingerprint == prepared.fingerprint
     assert path.read_bytes() == whole
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
     assert manifest["derived_features"]["lsa"]["columns"] == SIZE

@@ -100,10 +100,14 @@ def test_a_block_with_repeated_users(n_users, n_items):
 @given(st.lists(st.integers(0, 5), max_size=40))
 def test_grouping_keeps_the_order_of_equal_keys(keys):
     values = np.random.default_rng(len(keys)).permutation(len(keys)).astype(np.int32)
-    found, offsets = grouped(values, np.array(keys, np.int32), 7)
-    assert (found.dtype, offsets.dtype) == (np.int32, np.int64)
-    assert [found[slice(*offsets[key : key + 2])].tolist() for key in range(7)] == [
-        [value for value, own in zip(values.tolist(), keys, strict=True) if own == key]
+    result, offsets = grouped(values, np.array(keys, np.int32), 7)
+    assert (result.dtype, offsets.dtype) == (np.int32, np.int64)
+    assert [result[slice(*offsets[key : key + 2])].tolist() for key in range(7)] == [
+        [
+            value
+            for value, key_of_value in zip(values.tolist(), keys, strict=True)
+            if key_of_value == key
+        ]
         for key in range(7)
     ]
 

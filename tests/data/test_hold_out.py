@@ -47,33 +47,33 @@ def held_out_of(rows, **options):
     return hold_out(SourceOptions(**options), links.distinct()[0], (6, 7))
 
 
-def by_split(found):
-    pairs = list(zip(found.users.tolist(), found.items.tolist(), strict=True))
+def by_split(result):
+    pairs = list(zip(result.users.tolist(), result.items.tolist(), strict=True))
     return {
-        name: {pair for pair, of in zip(pairs, found.held_out, strict=True) if of == number}
+        name: {pair for pair, of in zip(pairs, result.held_out, strict=True) if of == number}
         for number, name in enumerate(SPLITS)
     }
 
 
 def first_times(rows):
     """The first time of each link, and its row."""
-    found = {}
+    result = {}
     for row, (user, item, time) in enumerate(rows):
-        found[user, item] = min(found.get((user, item), (time, row)), (time, row))
-    return found
+        result[user, item] = min(result.get((user, item), (time, row)), (time, row))
+    return result
 
 
 @given(ROWS, FRACTIONS, FRACTIONS)
 def test_a_share_of_each_users_links(rows, test, validation):
     options = {"hold_out": "links", "test_fraction": test, "validation_fraction": validation}
-    found = by_split(held_out_of(rows, **options))
+    result = by_split(held_out_of(rows, **options))
     again = by_split(held_out_of(rows[::-1], **options))
-    assert found == again, "the order of rows does not matter"
+    assert result == again, "the order of rows does not matter"
     sizes = defaultdict(lambda: [0, 0, 0])
     for number, name in enumerate(SPLITS):
-        for user, _ in found[name]:
+        for user, _ in result[name]:
             sizes[user][number] += 1
-    assert set.union(*found.values()) == set(first_times(rows))
+    assert set.union(*result.values()) == set(first_times(rows))
     for n_train, n_validation, n_test in sizes.values():
         n = n_train + n_validation + n_test
         assert n_test == min(round(n * test), n - 1)
@@ -100,9 +100,9 @@ def test_the_newest_link_of_each_user(rows, has_validation):
         expected["train"] |= set(pairs[:-n_held_out])
         newest = [times[pair][0] for pair in pairs[-n_held_out - 1 :]]
         tied += len(set(newest)) < len(newest)
-    found = held_out_of(rows, **options)
-    assert by_split(found) == expected
-    assert found.facts == {"users_with_tied_times": tied}
+    result = held_out_of(rows, **options)
+    assert by_split(result) == expected
+    assert result.facts == {"users_with_tied_times": tied}
     if not tied and len({time for *_, time in rows}) == len(rows):
         assert by_split(held_out_of(rows[::-1], **options)) == expected
 
@@ -112,12 +112,12 @@ def test_all_links_from_a_time_on(rows, test, validation):
     times = {pair: time for pair, (time, _) in first_times(rows).items()}
     options = {"hold_out": "time", "test_fraction": test, "validation_fraction": validation}
     try:
-        found = held_out_of(rows, **options)
+        result = held_out_of(rows, **options)
     except UsageError as error:
         assert "have one time" in str(error)
         return
-    assert by_split(found) == by_split(held_out_of(rows[::-1], **options))
-    splits = by_split(found)
+    assert by_split(result) == by_split(held_out_of(rows[::-1], **options))
+    splits = by_split(result)
     moments = {name: [times[pair] for pair in pairs] for name, pairs in splits.items()}
     oldest = [min(moments[name], default=99) for name in SPLITS]
     newest = [max(moments[name], default=-1) for name in SPLITS]
@@ -126,7 +126,7 @@ def test_all_links_from_a_time_on(rows, test, validation):
     assert {user for user, _ in splits["validation"] | splits["test"]} <= {
         user for user, _ in splits["train"]
     }
-    n_removed = sum(found.removed.values())
+    n_removed = sum(result.removed.values())
     assert len(times) == n_removed + sum(map(len, splits.values()))
     if test and not n_removed:
         # No other time leaves nearer to the share after it.
@@ -138,15 +138,15 @@ def test_all_links_from_a_time_on(rows, test, validation):
 @given(ROWS, st.sampled_from(["links", "last", "time"]))
 def test_new_items_have_no_training_link(rows, kind):
     try:
-        found = held_out_of(rows, hold_out=kind)
+        result = held_out_of(rows, hold_out=kind)
     except UsageError:
         return
-    splits = by_split(found)
+    splits = by_split(result)
     trained, validated, tested = ({item for _, item in splits[name]} for name in SPLITS)
     for item in range(7):
         is_new = item in (validated | tested) - trained
         expected = 0 if not is_new else 1 if item in validated else 2
-        assert found.split[item] == expected
+        assert result.split[item] == expected
 
 
 ONE = Links(np.zeros(1, np.int32), np.zeros(1, np.int32))
@@ -292,8 +292,8 @@ def test_advice_on_hold_outs_helps(kind, degrees, n_items, test, validation, spl
     size, number = (len(degrees), n_items), SPLITS.index(split)
 
     def numbers(**options):
-        found = hold_out(SourceOptions(**options), links, size)
-        return {*(found.split if found.held_out is None else found.held_out).tolist()}
+        result = hold_out(SourceOptions(**options), links, size)
+        return {*(result.split if result.held_out is None else result.held_out).tolist()}
 
     options = {"hold_out": kind, "test_fraction": test, "validation_fraction": validation}
     try:

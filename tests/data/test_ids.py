@@ -73,8 +73,8 @@ def test_ids_that_are_text(tmp_path, name, form):
     else:
         rows = [{"user": user, "item": 1} for user in given]
         links = FORMATS[form](tmp_path / f"r.{form}", rows)
-    found, said = users_of(tmp_path, links)
-    assert sorted(found) == sorted(expected)
+    ids, said = users_of(tmp_path, links)
+    assert sorted(ids) == sorted(expected)
     numbers = ("whole numbers", "written by pandas", "written by Java", "below 2^53")
     assert any("are whole numbers" in line for line in said) == (name in numbers)
 
@@ -168,8 +168,8 @@ def test_links_and_items_are_read_by_one_rule(tmp_path):
 
 
 def test_two_spellings_among_names_are_told(tmp_path):
-    found, said = users_of(tmp_path, [{"user": user, "item": 1} for user in ("5", "5.0", "Ann")])
-    assert sorted(found) == ["5", "5.0", "Ann"]
+    ids, said = users_of(tmp_path, [{"user": user, "item": 1} for user in ("5", "5.0", "Ann")])
+    assert sorted(ids) == ["5", "5.0", "Ann"]
     (warning,) = (line for line in said if "spelled in two ways" in line)
     assert "1 ids of user" in warning
     assert "'Ann'" in warning
@@ -181,8 +181,8 @@ def test_missing_ids_are_left_out_and_counted(tmp_path, form):
     # A file of text with zero bytes is refused: it is mostly UTF-16.
     spellings += ["\t" if form == "csv" else "\0\0"]
     rows = [{"user": user, "item": 1} for user in (*spellings, "NA", "Nan", "Ann")]
-    found, said = users_of(tmp_path, FORMATS[form](tmp_path / f"r.{form}", rows))
-    assert found == ["Ann", "Nan"]
+    ids, said = users_of(tmp_path, FORMATS[form](tmp_path / f"r.{form}", rows))
+    assert ids == ["Ann", "Nan"]
     (warning,) = (line for line in said if "without a user or an item: 12." in line)
     assert "NA (2 rows)" in warning
     assert "\\N (1 rows)" in warning

@@ -59,16 +59,16 @@ def source(monkeypatch):
 def site(source, tmp_path, monkeypatch):
     """A server of the files, and downloads from it into a folder."""
     (folder := tmp_path / "files").mkdir()
-    made = {"faults": {}, "asked": [], "over": threading.Event()}
-    handler = type("Handler", (Server,), made)
+    state = {"faults": {}, "asked": [], "over": threading.Event()}
+    handler = type("Handler", (Server,), state)
     monkeypatch.setattr(citeulike, "TIMEOUT_SECONDS", 0.25)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{running.server_port}/files/"
         monkeypatch.setattr(CiteULike, "url", url)
         download = lambda *names: source.download(folder, names)  # noqa: E731
-        yield SimpleNamespace(source=source, folder=folder, download=download, **made)
-        made["over"].set()
+        yield SimpleNamespace(source=source, folder=folder, download=download, **state)
+        state["over"].set()
         running.shutdown()
 
 

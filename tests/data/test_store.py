@@ -38,8 +38,8 @@ def test_a_data_set_comes_back_as_it_was(tmp_path, tiny_options):
 def test_statistics_by_hand():
     texts = Texts(np.array([1, 1, 1, 2, 1], np.int32), np.array([2, 0, 3], np.int32))
     more = {"texts": texts, "vocabulary": ("a", "b")}
-    found = content_of([0, 0, 2], [0, 2, 2], [0, 1, 2], 3, **more).statistics()
-    assert found == {
+    result = content_of([0, 0, 2], [0, 2, 2], [0, 1, 2], 3, **more).statistics()
+    assert result == {
         "users": 3, "items": 3, "links": 3, "training_links": 1, "training_items": 1,
         "validation_items": 1, "test_items": 1, "users_with_test_items": 2,
         "vocabulary": 2, "words_max": 3, "words_min": 0, "words_mean": 1.67, "words_median": 2.0,
@@ -86,9 +86,9 @@ def test_cautions(users, items, split, expected, monkeypatch):
     """Every pair linked, one item, too few test items to rank, and too many users."""
     monkeypatch.setattr("ncfbench.data.content.MOST_RANKED_USERS", 1)
     counts = content_of(users, items, split, 2).statistics()
-    found = cautions({"statistics": counts, "options": {}})
-    assert len(found) == len(expected)
-    assert all(map(re.search, expected, found))
+    said = cautions({"statistics": counts, "options": {}})
+    assert len(said) == len(expected)
+    assert all(map(re.search, expected, said))
 
 
 @pytest.mark.parametrize(
@@ -223,11 +223,11 @@ def test_a_prepare_that_is_cut_leaves_the_old_or_the_new(tmp_path, tiny_options,
         prepare("synthetic", other, folder, "x", replace=True, say=quiet)
         return left
 
-    found = [cut(tmp_path / str(moment), moment) for moment in range(1, 30)]
-    before, after = (synthetic.make(each).digest(each.stored()) for each in (tiny_options, other))
-    switch = found.index(after)
+    left = [cut(tmp_path / str(moment), moment) for moment in range(1, 30)]
+    before, after = (synthetic.make(kind).digest(kind.stored()) for kind in (tiny_options, other))
+    switch = left.index(after)
     assert switch > 3 * 5, "a sync, a rename and a sync of each file"
-    assert found == [before] * switch + [after] * (29 - switch)
+    assert left == [before] * switch + [after] * (29 - switch)
 
 
 # --- synthetic data

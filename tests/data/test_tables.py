@@ -286,8 +286,8 @@ def test_folders_are_columns(parts):
         by = pa.schema(fields[:2])
         partitioning = ds.partitioning(by, flavor="hive")
         ds.write_dataset(table, name, format="parquet", partitioning=partitioning)
-        found = read_table(Path(name))
-        read = {key: found[key].values.to_pylist() for key in found.names}
+        result = read_table(Path(name))
+        read = {key: result[key].values.to_pylist() for key in result.names}
         assert sorted(zip(*(map(str, read[key]) for key in columns), strict=True)) == sorted(
             tuple(map(str, row)) for row in rows
         )

@@ -124,9 +124,9 @@ def test_words_are_kept_by_count_then_alphabet_and_cut(texts, min_count, length)
         ):
             finished(texts, min_count, length)
         return
-    found, vocabulary = finished(texts, min_count, length)
+    result, vocabulary = finished(texts, min_count, length)
     assert list(vocabulary) == words
-    assert [found[item].tolist() for item in range(len(texts))] == [
+    assert [result[item].tolist() for item in range(len(texts))] == [
         [words.index(token) + 1 for token in tokens if token in words][:length] for tokens in texts
     ]
 

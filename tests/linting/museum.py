@@ -212,5 +212,5 @@ def idle_symmetric(scores, symmetric=True):
 @fault("not-finite", severity="warning")
 def of_hardest(users, items):
     scores = users @ items.T
-    others = scores[~eye(scores)].reshape(len(scores), -1)
-    return bpr(np.diagonal(scores), others.max(axis=1, keepdims=True))
+    rest = scores[~eye(scores)].reshape(len(scores), -1)
+    return bpr(np.diagonal(scores), rest.max(axis=1, keepdims=True))

@@ -24,7 +24,7 @@ def test_an_epochs_order_is_that_of_its_plain_form(tiny, strata, stratum_size):
     of epochs.
     """
     graph, n, s = tiny.graph, tiny.graph.n_links, stratum_size
-    made = PositiveStream(graph, Streams(4), s, strata=strata)
+    instance = PositiveStream(graph, Streams(4), s, strata=strata)
     node = graph.link_item if strata == "item" else graph.link_user
     for epoch in range(4):
         rng = Streams(4).generator("positives", epoch)
@@ -35,7 +35,7 @@ def test_an_epochs_order_is_that_of_its_plain_form(tiny, strata, stratum_size):
         body = (n - head) // s * s
         segments = rng.permutation(links[head : head + body].reshape(-1, s), axis=0)
         expected = np.concatenate([links[:head], segments.reshape(-1), links[head + body :]])
-        assert np.array_equal(made.take(epoch * n, n), expected)
+        assert np.array_equal(instance.take(epoch * n, n), expected)
 
 
 def test_seeds_differ_and_streams_are_independent():
@@ -53,8 +53,8 @@ def test_replacement_draws_the_textbook_distribution(five_nodes):
     (chi-squared, 99.99 %).
     """
     config = configure("strat-ns", batch_size=4, stratum_size=2)
-    made = make_sampler(five_nodes, config, Streams(0), replacement=True)
-    links = np.concatenate([draw.links for draw in made.draw(0, 5000)]).reshape(-1, 2)
+    instance = make_sampler(five_nodes, config, Streams(0), replacement=True)
+    links = np.concatenate([draw.links for draw in instance.draw(0, 5000)]).reshape(-1, 2)
     assert (five_nodes.link_item[links[:, 0]] == five_nodes.link_item[links[:, 1]]).all()
     counts = Counter(map(tuple, links.tolist()))
     item_of = five_nodes.link_item.tolist()

@@ -34,19 +34,19 @@ def refusal(given, graph=GRAPH):
     """Return the message that refuses some settings; empty where they work."""
     try:
         config = complete(given)
-        made = make_sampler(graph, config, Streams(0))
+        instance = make_sampler(graph, config, Streams(0))
     except UsageError as error:
         return str(error)
-    made.assemble(made.draw(0, 1)[0], plan_capacity(graph, config))
+    instance.assemble(instance.draw(0, 1)[0], plan_capacity(graph, config))
     return ""
 
 
 def hints(message):
     """Return the settings of each way out that a message offers."""
-    told = re.search(r"(?:Use|Add)(?: for example)? (--.*)\.$", message)
-    assert told, f"no way out: {message}"
-    text = re.sub(r" or (?:less|more)\b", "", told[1]).replace("(or ", ", or ").replace(")", "")
-    found = []
+    advice = re.search(r"(?:Use|Add)(?: for example)? (--.*)\.$", message)
+    assert advice, f"no way out: {message}"
+    text = re.sub(r" or (?:less|more)\b", "", advice[1]).replace("(or ", ", or ").replace(")", "")
+    ways_out = []
     for choice in re.split(r",? or (?=--)", text):
         # "--sampler neg, ns or strat" names three.
         ways = [{}]
@@ -55,8 +55,8 @@ def hints(message):
             name, values = values.split("=") if flag == "--set" else (flag, values)
             name = name.removeprefix("--").replace("-", "_")
             ways = [way | {name: value} for way in ways for value in values.strip(",").split(",")]
-        found += ways
-    return found
+        ways_out += ways
+    return ways_out
 
 
 @pytest.mark.parametrize(

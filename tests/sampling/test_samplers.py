@@ -26,24 +26,24 @@ def pairs(users, items):
 @pytest.mark.parametrize("sampler", NAMES)
 def test_ids_come_through_every_layout(tiny, sampler):
     graph = tiny.graph
-    made = make_sampler(graph, configure(sampler), Streams(3))
-    for draw in made.draw(5, 3):
-        batch = made.assemble(draw, 200)
+    instance = make_sampler(graph, configure(sampler), Streams(3))
+    for draw in instance.draw(5, 3):
+        batch = instance.assemble(draw, 200)
         expected = pairs(graph.link_user[draw.links], graph.link_item[draw.links])
         assert pairs(batch.users[batch.pos_user], batch.items[batch.pos_item]) == expected
         brought = {item for _, item in expected} | set(draw.items.reshape(-1).tolist())
         rows = zip(*negative_ids(batch), batch.negatives.weight, strict=True)
         for i, (users, items, weights) in enumerate(rows):
             user, item = expected[i]
-            found = pairs(users, items)
+            result = pairs(users, items)
             if sampler == "iid":
-                assert found == pairs(draw.users[i], draw.items[i])
+                assert result == pairs(draw.users[i], draw.items[i])
             elif sampler == "neg":
-                assert found == [(user, v) for v in draw.items[i].tolist()]
+                assert result == [(user, v) for v in draw.items[i].tolist()]
             elif sampler == "strat":
-                assert found == [(u, item) for u in draw.users[i].tolist()]
+                assert result == [(u, item) for u in draw.users[i].tolist()]
             else:
-                assert {u for u, _ in found} == {user}
+                assert {u for u, _ in result} == {user}
                 assert set(items[weights > 0].tolist()) <= brought
             met = users[weights > 0], items[weights > 0]
             assert not graph.linked(*met).any(), "a linked pair counts as a negative"
@@ -55,8 +55,8 @@ def test_the_layout_that_the_documentation_shows():
     links, none = np.array([1, 2], np.int32), np.zeros((2, 0), np.int32)
 
     def assembled(sampler, items, capacity):
-        made = make_sampler(graph, configure(sampler, batch_size=2, negatives=1), Streams(0))
-        return made.assemble(Draw(links, none, items), capacity)
+        instance = make_sampler(graph, configure(sampler, batch_size=2, negatives=1), Streams(0))
+        return instance.assemble(Draw(links, none, items), capacity)
 
     batch = assembled("neg", np.array([[31], [40]], np.int32), 4)
     assert batch.users.tolist() == [7, 9]
@@ -85,9 +85,9 @@ def test_shared_weights_by_definition(seed, stratified, mask, noise):
     config = configure(
         "strat-ns" if stratified else "ns", batch_size=b, stratum_size=3, mask=mask, noise=noise
     )
-    made = make_sampler(graph, config, Streams(seed), weight_dtype=np.float64)
+    instance = make_sampler(graph, config, Streams(seed), weight_dtype=np.float64)
     links = rng.integers(0, graph.n_links, b).astype(np.int32)
-    batch = made.assemble(Draw(links, np.zeros((b, 0), np.int32), np.zeros((b, 0), np.int32)))
+    batch = instance.assemble(Draw(links, np.zeros((b, 0), np.int32), np.zeros((b, 0), np.int32)))
     pair_set = {(int(u), int(v)) for u, v in pairs}
     degree = Counter(int(v) for _, v in pairs)
     alpha = NOISES[noise]
@@ -97,10 +97,12 @@ def test_shared_weights_by_definition(seed, stratified, mask, noise):
         for j, item in enumerate(batch.items.tolist()):
             rho = (degree[item] ** alpha / total) / (degree[item] / len(pairs))
             c = sum(int(graph.link_item[link]) == item for link in links)
-            own = sum(int(graph.link_item[links[r]]) == item for r in range(b) if r // s == i // s)
+            of_stratum = sum(
+                int(graph.link_item[links[r]]) == item for r in range(b) if r // s == i // s
+            )
             m = 0 if mask and (user, item) in pair_set else 1
             assert batch.negatives.weight[i, j] == pytest.approx(
-                rho * m * (c - own) / (b * b - b * s), abs=1e-12
+                rho * m * (c - of_stratum) / (b * b - b * s), abs=1e-12
             )
 
 
@@ -113,10 +115,10 @@ def test_shapes_and_dtypes_are_static(tiny, sampler):
     config = configure(sampler)
     b, k = SIZE, 3
     capacity = plan_capacity(tiny.graph, config)
-    found = list(islice(batches(tiny.graph, config, Streams(1)), 20))
-    assert layout.shape_fault(found, b) == layout.id_fault(found, tiny.graph) == ""
-    assert {batch.items.shape for batch in found} == {(capacity,)}
-    for batch in found:
+    result = list(islice(batches(tiny.graph, config, Streams(1)), 20))
+    assert layout.shape_fault(result, b) == layout.id_fault(result, tiny.graph) == ""
+    assert {batch.items.shape for batch in result} == {(capacity,)}
+    for batch in result:
         assert len(batch.users) == (b * (1 + k) if sampler in ("iid", "strat") else b)
         is_listed = isinstance(batch.negatives, Listed)
         assert is_listed == find_sampler(sampler).reads("negatives")
@@ -131,10 +133,10 @@ def test_shapes_and_dtypes_are_static(tiny, sampler):
 def test_slots_are_planned_from_draws_alone(tiny, sampler, monkeypatch):
     """A plan assembles no batch, and draws no more at a time than training does."""
     config = configure(sampler)
-    made = make_sampler(tiny.graph, config, Streams(1))
-    draws = made.draw(3, 4)
-    counts = [int(made.assemble(draw).n_items) for draw in draws]
-    capacity, drawn = plan_capacity(tiny.graph, config), type(made).draw
+    instance = make_sampler(tiny.graph, config, Streams(1))
+    draws = instance.draw(3, 4)
+    counts = [int(instance.assemble(draw).n_items) for draw in draws]
+    capacity, drawn = plan_capacity(tiny.graph, config), type(instance).draw
     assert capacity >= max(counts)
     monkeypatch.setattr(base, "CHUNK_DRAWS", 1000)
 
@@ -142,15 +144,15 @@ def test_slots_are_planned_from_draws_alone(tiny, sampler, monkeypatch):
         assert count <= self.batches_per_draw <= 10
         return drawn(self, start, count)
 
-    monkeypatch.setattr(type(made), "draw", draw_few)
-    monkeypatch.setattr(type(made), "assemble", None)
-    assert [made.required_capacity(draw) for draw in draws] == counts
+    monkeypatch.setattr(type(instance), "draw", draw_few)
+    monkeypatch.setattr(type(instance), "assemble", None)
+    assert [instance.required_capacity(draw) for draw in draws] == counts
     assert plan_capacity(tiny.graph, config) == capacity
 
 
 def test_capacity_grows_and_nothing_is_dropped(tiny):
-    made = make_sampler(tiny.graph, configure("iid"), Streams(0))
-    sizes = [(len(batch.items), int(batch.n_items)) for batch in islice(made.batches(0, 8), 20)]
+    instance = make_sampler(tiny.graph, configure("iid"), Streams(0))
+    sizes = [(len(batch.items), int(batch.n_items)) for batch in islice(instance.batches(0, 8), 20)]
     assert all(slots >= real for slots, real in sizes)
     assert [slots for slots, _ in sizes] == list(np.maximum.accumulate([real for _, real in sizes]))
 
@@ -173,6 +175,6 @@ def test_batches_do_not_depend_on_the_chunk(tiny, sampler, replacement, monkeypa
     monkeypatch.setattr(base, "CHUNK_DRAWS", 77)
     pairs = [(number, one) for number in (*range(20), *range(20, 90, 3), *range(19, 90, 3))]
     pairs += [(number, fresh()) for number in (1, 33, 34, 77)]
-    for number, made in pairs:
-        for left, right in zip(made.draw(number, 1)[0], many[number], strict=True):
+    for number, instance in pairs:
+        for left, right in zip(instance.draw(number, 1)[0], many[number], strict=True):
             np.testing.assert_array_equal(left, right)

@@ -36,10 +36,10 @@ def expected_loss(
     graph, config, family="pointwise", change=lambda batch: batch, build=make_sampler
 ):
     """The mean over all draws of a batch's loss."""
-    made = build(graph, config, Streams(0), weight_dtype=np.float64)
+    instance = build(graph, config, Streams(0), weight_dtype=np.float64)
     chances, losses = zip(
         *(
-            (chance, batch_objective(change(made.assemble(draw, 8)), family))
+            (chance, batch_objective(change(instance.assemble(draw, 8)), family))
             for chance, draw in all_draws(config, graph)
         ),
         strict=True,
@@ -90,5 +90,5 @@ def test_the_enumeration_finds_a_wrong_estimator(five_nodes, fault):
         return batch._replace(negatives=batch.negatives._replace(weight=weights[fault]))
 
     mask = fault != "diagonal kept"
-    found = expected_loss(five_nodes, configure("strat-ns", mask=mask), change=wrong)
-    assert abs(found - exact_objective(five_nodes, 1.0, mask, "pointwise")) > 1e-3
+    value = expected_loss(five_nodes, configure("strat-ns", mask=mask), change=wrong)
+    assert abs(value - exact_objective(five_nodes, 1.0, mask, "pointwise")) > 1e-3

@@ -34,11 +34,11 @@ def test_flipped_bits_are_noticed(tmp_path):
         damaged[rng.integers(len(content) - 1000)] ^= 1 << int(rng.integers(8))
         path.write_bytes(damaged)
         try:
-            found = tables.read_rows(path, schemas.CURVE)
+            rows_read = tables.read_rows(path, schemas.CURVE)
         except DataError:
             refused += 1
         else:
-            assert found == good
+            assert rows_read == good
     assert refused > 30
 
 

@@ -61,10 +61,10 @@ def test_a_second_process_waits_and_then_loads(tmp_path):
             assert "KeyboardInterrupt" in third.communicate()[1]
             assert second.poll() is None
             out, _ = first.communicate("\n")
-            found = second.communicate()[0]
-    assert "making" not in found
-    assert out.splitlines()[-1] == found.splitlines()[-1]
-    assert store.load(tmp_path, "synthetic").fingerprint in found
+            output = second.communicate()[0]
+    assert "making" not in output
+    assert out.splitlines()[-1] == output.splitlines()[-1]
+    assert store.load(tmp_path, "synthetic").fingerprint in output
 
 
 def test_a_killed_process_leaves_no_lock(tmp_path):
