@@ -76,14 +76,14 @@ def test_loss_and_gradient_are_jax_ones(tiny, sampler, loss, strata):
         return link_loss(*scores, batch.negatives.weight, make_loss(config), config.lambda_)
 
     value, gradients = jax.value_and_grad(ours, argnums=(0, 1))(*vectors)
-    made = BatchLoader(tiny, start=3, **settings)
-    theirs = next(iter(made))
+    loader = BatchLoader(tiny, start=3, **settings)
+    theirs = next(iter(loader))
     leaves = [torch.tensor(array, requires_grad=True) for array in vectors]
     # As in a trainer's checkpoint.
-    kept = pickle.loads(pickle.dumps(made.loss))
-    found = objective(*dot_scores(*leaves, theirs), theirs, kept)
-    found.backward()
-    assert found.item() == pytest.approx(float(value), rel=1e-5)
+    kept = pickle.loads(pickle.dumps(loader.loss))
+    actual = objective(*dot_scores(*leaves, theirs), theirs, kept)
+    actual.backward()
+    assert actual.item() == pytest.approx(float(value), rel=1e-5)
     for leaf, gradient in zip(leaves, gradients, strict=True):
         off = np.linalg.norm(leaf.grad.numpy() - np.asarray(gradient))
         assert off <= 1e-5 * np.linalg.norm(gradient)
@@ -102,16 +102,16 @@ def test_two_links_by_hand():
         return math.log1p(math.exp(x))
 
     sg = (softplus(-a) + softplus(-d)) / 2 + 128 * (softplus(b) + softplus(c)) / 2
-    found = objective(torch.tensor([a, d]), negative, batch, "sg")
-    found.backward()
-    assert found.item() == pytest.approx(sg, rel=1e-6)
+    actual = objective(torch.tensor([a, d]), negative, batch, "sg")
+    actual.backward()
+    assert actual.item() == pytest.approx(sg, rel=1e-6)
     half = 64 / (1 + math.exp(-b)), 64 / (1 + math.exp(-c))
     expected = [0, half[0], half[1], 0]
     assert negative.grad.flatten().tolist() == pytest.approx(expected, rel=1e-6)
     # Weights that sum to items: twice those above are 1 for the row's one negative.
     share = [math.log(1 + math.exp(10 * (b - a))), math.log(1 + math.exp(10 * (c - d)))]
-    found = objective(torch.tensor([a, d]), negative, batch._replace(family="listwise"), "softmax")
-    assert found.item() == pytest.approx(sum(share) / 2, rel=1e-6)
+    actual = objective(torch.tensor([a, d]), negative, batch._replace(family="listwise"), "softmax")
+    assert actual.item() == pytest.approx(sum(share) / 2, rel=1e-6)
 
 
 def test_a_loss_of_your_own():
@@ -126,9 +126,10 @@ def test_batches_by_number(tiny, sampler):
     """Any order of numbers, as the workers are asked for them, gives the batches of the stream."""
     whole = make_sampler(tiny.graph, complete(SMALL | {"sampler": sampler}), Streams(7))
     expected = [whole.assemble(draw) for draw in whole.draw(0, 40)]
-    made = BatchLoader(tiny, sampler, **SMALL)
+    loader = BatchLoader(tiny, sampler, **SMALL)
     order = [*range(1, 40, 3), 38, 37, 3, 3]
-    assert_same([made.dataset[number] for number in order], [expected[number] for number in order])
+    batches = [loader.dataset[number] for number in order]
+    assert_same(batches, [expected[number] for number in order])
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -137,18 +138,18 @@ def test_passes_follow_one_another(tiny, persistent):
     """By processes; one that was left early continues there, and batch 5 resumes them."""
     alone = list(BatchLoader(tiny, start=2, batches=10, **SMALL))
     workers = {"num_workers": 2, "persistent_workers": persistent}
-    made = BatchLoader(tiny, start=2, batches=3, **workers, **SMALL)
-    assert len(made) == 3
-    assert_same([*made, next(iter(made)), *islice(made, 2), *made], alone[:9])
-    assert made.number == 11
+    loader = BatchLoader(tiny, start=2, batches=3, **workers, **SMALL)
+    assert len(loader) == 3
+    assert_same([*loader, next(iter(loader)), *islice(loader, 2), *loader], alone[:9])
+    assert loader.number == 11
     resumed = BatchLoader(tiny.graph, start=5, batches=3, **SMALL)
     assert_same(list(resumed), alone[3:6])
     assert len(BatchLoader(tiny, **SMALL)) == tiny.graph.n_links // 16
 
 
 def test_fixed_shapes(tiny):
-    made = BatchLoader(tiny, fixed_shapes=True, batches=20, **SMALL)
-    batches = list(made)
+    loader = BatchLoader(tiny, fixed_shapes=True, batches=20, **SMALL)
+    batches = list(loader)
     assert len({len(batch.items) for batch in batches}) == 1
     assert len({int(batch.n_items) for batch in batches}) > 1
     assert {batch.negatives.weight.shape for batch in batches} == {(16, len(batches[0].items))}
@@ -161,8 +162,8 @@ def test_pinned_memory(tiny, monkeypatch):
     """PyTorch pins every tensor of a batch and keeps the batch's form; here pinning is a copy."""
     from torch.utils.data._utils.pin_memory import pin_memory
 
-    made = BatchLoader(tiny, pin_memory=True, **SMALL)
-    assert made.pin_memory
+    loader = BatchLoader(tiny, pin_memory=True, **SMALL)
+    assert loader.pin_memory
     pinned = []
 
     def copy(tensor, *device):
@@ -170,12 +171,12 @@ def test_pinned_memory(tiny, monkeypatch):
         return pinned[-1]
 
     monkeypatch.setattr(torch.Tensor, "pin_memory", copy)
-    batch = made.dataset[3]
-    found = pin_memory(batch)
-    assert_same([found], [batch])
-    assert type(found.negatives) is type(batch.negatives)
-    assert found.family == batch.family
-    assert {*map(id, parts_of(found))} == {*map(id, pinned)}
+    batch = loader.dataset[3]
+    actual = pin_memory(batch)
+    assert_same([actual], [batch])
+    assert type(actual.negatives) is type(batch.negatives)
+    assert actual.family == batch.family
+    assert {*map(id, parts_of(actual))} == {*map(id, pinned)}
 
 
 @pytest.mark.parametrize(
@@ -228,12 +229,12 @@ PARAMETERS = {
 
 def copied(model, parameters):
     """Our parameters with the example's numbers."""
-    found = {tower: dict(layers) for tower, layers in parameters.items()}
+    towers = {tower: dict(layers) for tower, layers in parameters.items()}
     for (tower, layer, name), theirs in PARAMETERS.items():
         value = jnp.asarray(model.get_parameter(theirs).detach().numpy())
-        own = {name: value.T if name == "kernel" else value}
-        found[tower][layer] = {**found[tower][layer], **own}
-    return found
+        arrays = {name: value.T if name == "kernel" else value}
+        towers[tower][layer] = {**towers[tower][layer], **arrays}
+    return towers
 
 
 def test_the_example_trains_as_jax_does(tiny):
@@ -251,9 +252,9 @@ def test_the_example_trains_as_jax_does(tiny):
         state, loss = trainer.step(state, batch, content)
         expected.append(float(loss))
     loader = BatchLoader(tiny, batches=8, **sampling)
-    found = list(islice(train(model, loader, config.learning_rate), 20))
+    actual = list(islice(train(model, loader, config.learning_rate), 20))
     assert expected[-1] < 0.8 * expected[0]
-    assert found == pytest.approx(expected, rel=1e-4)
+    assert actual == pytest.approx(expected, rel=1e-4)
     probe = Probe(tiny.graph, config, Embedder(trainer.towers, content))
     reached = probe(copied(model, state.parameters))
     assert reached == pytest.approx(probe(state.parameters), rel=1e-4)

@@ -51,28 +51,28 @@ def softmax_by_hand(vector, rows, stratum, gamma):
     degree, b, total = Counter(item for _, item in LINKS), len(rows), 0.0
     for at, row in enumerate(rows):
         user, item = LINKS[row]
-        others = 0.0
+        negatives = 0.0
         for other, row_of_other in enumerate(rows):
             candidate = LINKS[row_of_other][1]
             if other // stratum != at // stratum and (user, candidate) not in LINKS:
                 weight = len(LINKS) / degree[candidate] / (b - stratum)
                 gap = vector(20 + candidate) @ vector(user) - vector(20 + item) @ vector(user)
-                others += weight * math.exp(gamma * gap)
-        total += math.log(1 + others)
+                negatives += weight * math.exp(gamma * gap)
+        total += math.log(1 + negatives)
     return total / b
 
 
 @pytest.mark.parametrize("is_padded", [True, False])
 def test_loss_by_hand(is_padded):
     """Linked pairs are silent; every distinct text is encoded once if texts are padded."""
-    made, model = pairs(gamma=5.0), Encoder(is_padded=is_padded)
-    rows = next(iter(made.batch_sampler(LINKS, 8)))
+    linked, model = pairs(gamma=5.0), Encoder(is_padded=is_padded)
+    rows = next(iter(linked.batch_sampler(LINKS, 8)))
 
     def vector(token):
-        found = model.table.weight[token].detach().double().numpy()
-        return found / np.linalg.norm(found)
+        numbers = model.table.weight[token].detach().double().numpy()
+        return numbers / np.linalg.norm(numbers)
 
-    value = PairLoss(model, made)(features_of(model, rows), torch.tensor(made.labels[rows]))
+    value = PairLoss(model, linked)(features_of(model, rows), torch.tensor(linked.labels[rows]))
     assert value.item() == pytest.approx(softmax_by_hand(vector, rows, 2, 5.0), rel=1e-5)
     distinct = sum(len({LINKS[row][side] for row in rows}) for side in (0, 1))
     assert model.encoded == (distinct if is_padded else 2 * len(rows))
@@ -81,23 +81,23 @@ def test_loss_by_hand(is_padded):
 
 def test_users_that_are_ids():
     """The same loss as from texts whose vectors are the table's."""
-    made, model = pairs(loss="sg", **{"lambda": 3.0}), Encoder()
-    rows = next(iter(made.batch_sampler(LINKS, 8)))
-    columns, labels = features_of(model, rows), torch.tensor(made.labels[rows])
+    linked, model = pairs(loss="sg", **{"lambda": 3.0}), Encoder()
+    rows = next(iter(linked.batch_sampler(LINKS, 8)))
+    columns, labels = features_of(model, rows), torch.tensor(linked.labels[rows])
     table = torch.nn.Embedding(12, 4)
     with torch.no_grad():
-        order = [int(name.removeprefix("reader ")) for name in made.users]
+        order = [int(name.removeprefix("reader ")) for name in linked.users]
         table.weight.copy_(model.table.weight[order])
-    by_id = PairLoss(model, made, users=table)(columns[1:], labels)
-    assert by_id.item() == pytest.approx(PairLoss(model, made)(columns, labels).item(), rel=1e-6)
+    by_id = PairLoss(model, linked, users=table)(columns[1:], labels)
+    assert by_id.item() == pytest.approx(PairLoss(model, linked)(columns, labels).item(), rel=1e-6)
     by_id.backward()
-    touched = {made.users[row] for row in table.weight.grad.abs().sum(dim=1).nonzero()[:, 0]}
+    touched = {linked.users[row] for row in table.weight.grad.abs().sum(dim=1).nonzero()[:, 0]}
     assert touched == {USERS[row] for row in rows}
 
 
 def test_epochs_hold_every_pair_equally_often():
-    made = pairs()
-    batches = made.batch_sampler(dataset=LINKS, batch_size=8, drop_last=False, seed=3)
+    linked = pairs()
+    batches = linked.batch_sampler(dataset=LINKS, batch_size=8, drop_last=False, seed=3)
     seen = Counter()
     for epoch in range(len(LINKS)):
         batches.set_epoch(epoch)
@@ -106,8 +106,8 @@ def test_epochs_hold_every_pair_equally_often():
         seen.update(row for batch in rows for row in batch)
     assert max(seen.values()) - min(seen.values()) <= 1
     assert set(seen) == set(range(len(LINKS)))
-    other = made.batch_sampler(LINKS, 8, seed=4)
-    assert list(other) != list(made.batch_sampler(LINKS, 8, seed=3))
+    other = linked.batch_sampler(LINKS, 8, seed=4)
+    assert list(other) != list(linked.batch_sampler(LINKS, 8, seed=3))
 
 
 def test_strata_are_of_one_item_or_one_user():
@@ -139,9 +139,9 @@ def test_elements_of_tensors_are_equal_by_value():
         np.array,
         lambda ids: map(Cell, ids),
     ):
-        found = LinkedPairs(*map(form, numbers), batch_size=8, stratum_size=2)
-        assert found.users == plain.users
-        assert found.labels.tolist() == plain.labels.tolist()
+        same = LinkedPairs(*map(form, numbers), batch_size=8, stratum_size=2)
+        assert same.users == plain.users
+        assert same.labels.tolist() == plain.labels.tolist()
 
 
 def test_what_cannot_work_is_refused():
@@ -196,17 +196,17 @@ def test_the_trainer_trains(by_id, tmp_path):
         SentenceTransformerTrainingArguments,
     )
 
-    made = pairs(loss="sg" if by_id else "softmax")
+    linked = pairs(loss="sg" if by_id else "softmax")
     model = tiny_model(tmp_path / "model")
-    columns = {"positive": ITEMS, "label": made.labels}
-    users = torch.nn.Embedding(len(made.users), 8) if by_id else None
+    columns = {"positive": ITEMS, "label": linked.labels}
+    users = torch.nn.Embedding(len(linked.users), 8) if by_id else None
     before = None if users is None else users.weight.detach().clone()
     trainer = SentenceTransformerTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(
             output_dir=str(tmp_path / "out"),
             per_device_train_batch_size=8,
-            batch_sampler=made.batch_sampler,
+            batch_sampler=linked.batch_sampler,
             num_train_epochs=10,
             learning_rate=0.01,
             logging_steps=4,
@@ -215,7 +215,7 @@ def test_the_trainer_trains(by_id, tmp_path):
             use_cpu=True,
         ),
         train_dataset=Dataset.from_dict(columns if by_id else {"anchor": USERS} | columns),
-        loss=PairLoss(model, made, users),
+        loss=PairLoss(model, linked, users),
     )
     trainer.train()
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]

@@ -26,10 +26,10 @@ def test_curve_is_that_of_one_process(data_dir, tmp_path, count, flags, more):
     # Without --devices a run takes all: one in each process, for a CPU shows itself as one.
     devices, more = 4 if flags else count, {"epochs": 2} | more
     processes = start(data_dir, tmp_path / "all", count, "--json", *flags, slurm=count == 2, **more)
-    found = ends(processes)
-    assert [code for code, _, _ in found] == [0] * count, found[0][2]
-    assert [bool(out) for _, out, _ in found] == [True] + [False] * (count - 1)
-    assert json.loads(found[0][1])["config"]["devices"] == devices
+    results = ends(processes)
+    assert [code for code, _, _ in results] == [0] * count, results[0][2]
+    assert [bool(out) for _, out, _ in results] == [True] + [False] * (count - 1)
+    assert json.loads(results[0][1])["config"]["devices"] == devices
     (folder,) = (tmp_path / "all").iterdir()
     record = runs.read(folder)
     assert_same_curve(record, train(data_dir, tmp_path / "one", encoder="mf", **more))
@@ -40,9 +40,9 @@ def test_curve_is_that_of_one_process(data_dir, tmp_path, count, flags, more):
 @LONG
 def test_processes_with_other_settings_are_refused(data_dir, tmp_path):
     """Before a folder is made."""
-    found = ends(start(data_dir, tmp_path, 2, last=("--seed", "1")))
-    assert [code for code, _, _ in found] == [2, 2], found[0][2]
-    assert "Process 1 has other settings" in found[0][2]
+    results = ends(start(data_dir, tmp_path, 2, last=("--seed", "1")))
+    assert [code for code, _, _ in results] == [2, 2], results[0][2]
+    assert "Process 1 has other settings" in results[0][2]
     assert not list(tmp_path.iterdir())
 
 
@@ -77,8 +77,8 @@ def test_killed_process_ends_the_others(data_dir, tmp_path, victim, count):
     """The run is resumed by one process, and its curve is that of an uninterrupted one."""
     settings = {"encoder": "mf", "epochs": 3, "probe_every": 1000}
     script = AT_STOP.format(victim=victim, stop=3, deed="os.kill(os.getpid(), signal.SIGKILL)")
-    found = ends(start(data_dir, tmp_path / "cut", count, script=script, **settings))
-    assert all(code != 0 for code, _, _ in found)
+    results = ends(start(data_dir, tmp_path / "cut", count, script=script, **settings))
+    assert all(code != 0 for code, _, _ in results)
     record = train(data_dir, tmp_path / "cut", devices=count, **settings)
     assert record.timing[-1]["first_iteration"] > 0
     assert len({row["session"] for row in record.ledger}) == 2
@@ -89,9 +89,9 @@ def test_killed_process_ends_the_others(data_dir, tmp_path, victim, count):
 def test_interrupt_of_one_process_stops_all(data_dir, tmp_path):
     """At the next probe; the first saves, and the run can be resumed."""
     script = AT_STOP.format(victim=1, stop=2, deed="os.kill(os.getpid(), signal.SIGINT)")
-    found = ends(start(data_dir, tmp_path, 2, script=script, epochs=4000))
-    assert [code for code, _, _ in found] == [130, 130], found[0][2]
-    assert "To continue it: " in found[0][2]
+    results = ends(start(data_dir, tmp_path, 2, script=script, epochs=4000))
+    assert [code for code, _, _ in results] == [130, 130], results[0][2]
+    assert "To continue it: " in results[0][2]
     (folder,) = tmp_path.iterdir()
     record = runs.read(folder)
     assert record.summary["status"] == "interrupted"

@@ -19,17 +19,8 @@ from tokenizers import BertWordPieceTokenizer
 from ncfbench import data
 from ncfbench.config import Locations, complete
 from ncfbench.data import store
+from ncfbench.data.assets import checkpoint as kept
 from ncfbench.data.assets import name_files
-from ncfbench.data.assets.checkpoint import (
-    CONFIG,
-    MODULES,
-    POOLING,
-    WEIGHTS,
-    keep_checkpoint,
-    kept_path,
-    read_verified,
-    require_checkpoint,
-)
 from ncfbench.data.assets.pieces import Pieces, tokenizer_digest
 from ncfbench.data.sources.custom import Options
 from ncfbench.errors import DataError, UsageError
@@ -43,6 +34,7 @@ from ncfbench.sweeps.grid import Sweep, with_named_files
 from ncfbench.training import run as training
 from ncfbench.training.step import Trainer
 
+CONFIG, WEIGHTS, POOLING, MODULES = kept.CONFIG, kept.WEIGHTS, kept.POOLING, kept.MODULES
 SMALL = {"dataset": "pieces", "encoder": "bert", "batch_size": 2, "dimension": 4, "sampler": "ns"}
 
 
@@ -65,7 +57,7 @@ def pieces(home):
 
 @pytest.fixture(scope="module")
 def checkpoint(home, pieces):
-    return keep_checkpoint(home / "model", pieces, print)
+    return kept.keep_checkpoint(home / "model", pieces, print)
 
 
 def texts_of(lists, length):
@@ -82,15 +74,15 @@ LISTS = [[2, 5, 6, 7, 3], [], [2, 3], [2, 9, 9, 8, 7, 6, 5, 4, 3], [2, 12, 3]]
 def test_vectors_by_definition(tmp_path, mode, normalises):
     """In plain NumPy, for texts padded, two at a time and packed; the gradients agree."""
     digest = "0123456789ab"
-    folder = kept_path(tmp_path, digest)
+    folder = kept.kept_path(tmp_path, digest)
     weights = write_checkpoint(folder, pooling=mode, normalises=normalises, prefix="bert.")
-    found, gradients = [], []
+    values, gradients = [], []
     texts = texts_of(LISTS, 11)
     two = 2 * 11 * LAYERS * WIDTH
     config = complete(SMALL | {"checkpoint": digest})
     facts = DataFacts(1, len(LISTS), len(PIECES) - 1, folder=tmp_path)
-    made = bert.Bert(config, facts, rngs=nnx.Rngs(0))
-    graph, parameters = nnx.split(made)
+    module = bert.Bert(config, facts, rngs=nnx.Rngs(0))
+    graph, parameters = nnx.split(module)
     for backend, most in (("cpu", bert.MOST_KEPT), ("gpu", two), ("cpu", two)):
         with pytest.MonkeyPatch.context() as patch, traced_for(backend):
             patch.setattr(bert, "SHAPE", packing.Shape(12, 24, 2))
@@ -101,15 +93,15 @@ def test_vectors_by_definition(tmp_path, mode, normalises):
                 return jnp.sum(jnp.sin(value)), value
 
             gradient, value = jax.jit(jax.grad(total, has_aux=True))(parameters)
-        found.append(np.asarray(value))
+        values.append(np.asarray(value))
         gradients.append([np.asarray(leaf) for leaf in jax.tree.leaves(gradient)])
-    kernel, bias = np.asarray(made.dense.kernel[...]), np.asarray(made.dense.bias[...])
+    kernel, bias = np.asarray(module.dense.kernel[...]), np.asarray(module.dense.bias[...])
     for place, tokens in enumerate(LISTS):
         vector = text_vector(weights, tokens, mode, normalises) if tokens else np.zeros(8)
-        for value in found:
+        for value in values:
             np.testing.assert_allclose(value[place], vector @ kernel + bias, rtol=2e-4, atol=2e-4)
-    for one, *others in zip(*gradients, strict=True):
-        for other in others:
+    for one, *rest in zip(*gradients, strict=True):
+        for other in rest:
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
@@ -185,20 +177,19 @@ def test_what_does_not_fit_is_refused(home, pieces, checkpoint, tiny, tmp_path):
     lengths = np.full_like(pieces.texts.lengths, POSITIONS + 1)
     long = replace(pieces, texts=replace(pieces.texts, lengths=lengths))
     for dataset, digest, words in (
-        (pieces, "", "needs --set checkpoint=FOLDER"),
         (pieces, "some/folder", "needs --set checkpoint=FOLDER"),
         (pieces, "0" * 12, "has no checkpoint 000000000000"),
         (long, checkpoint, "texts of 25 pieces"),
     ):
         with pytest.raises(UsageError, match=words):
-            require_checkpoint(complete(SMALL | {"checkpoint": digest}), dataset)
+            kept.require_checkpoint(complete(SMALL | {"checkpoint": digest}), dataset)
     for folder, dataset, words in (
         (bare, pieces, "there is no config.json"),
         (other, pieces, "prepared with the tokenizer of model"),
         (home / "model", tiny, "tiny was prepared with words"),
     ):
         with pytest.raises(UsageError, match=words):
-            keep_checkpoint(folder, dataset, print)
+            kept.keep_checkpoint(folder, dataset, print)
 
 
 DAMAGED = [
@@ -232,7 +223,7 @@ def test_damaged_checkpoints_are_named(tmp_path, file, change, words):
     else:
         save_file(weights | {name: np.full(8, change)}, path)
     with pytest.raises(DataError, match=words):
-        read_verified(tmp_path)
+        kept.read_verified(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -248,14 +239,14 @@ def test_both_spellings_of_a_pooling(tmp_path, config, pooling):
     """One name (sentence-transformers 6), or a flag for each; the mean where none is said."""
     write_checkpoint(tmp_path)
     (tmp_path / POOLING).write_text(json.dumps(config))
-    assert read_verified(tmp_path).pooling == pooling
+    assert kept.read_verified(tmp_path).pooling == pooling
 
 
 def test_a_damaged_copy_is_repaired(home, checkpoint, tmp_path):
     """Before a run has a folder. A damaged original is not kept."""
     shutil.copytree(home / "data", tmp_path / "data")
     dataset = store.load(tmp_path / "data", "pieces")
-    weights = kept_path(dataset.folder, checkpoint) / "model.safetensors"
+    weights = kept.kept_path(dataset.folder, checkpoint) / "model.safetensors"
     whole = weights.read_bytes()
     config = complete(SMALL | {"checkpoint": checkpoint})
     for damaged in (whole[:-4], whole[:-4] + np.float32(np.nan).tobytes()):
@@ -272,7 +263,7 @@ def test_a_damaged_copy_is_repaired(home, checkpoint, tmp_path):
     shutil.copytree(home / "model", tmp_path / "model")
     (tmp_path / "model" / "model.safetensors").write_bytes(damaged)
     with pytest.raises(DataError, match="Get its files again, or use another checkpoint"):
-        keep_checkpoint(tmp_path / "model", dataset, print)
+        kept.keep_checkpoint(tmp_path / "model", dataset, print)
     assert sorted(dataset.folder.iterdir()) == before
 
 

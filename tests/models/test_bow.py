@@ -19,35 +19,35 @@ def bag(**settings):
     """A bag of noise: words, kernel and bias of its dense layer as float64."""
     config = complete({"encoder": "bow", "word_dimension": SIZE, "dimension": 3} | settings)
     facts = DataFacts(1, 1, WORDS)
-    made = BagOfWords(config, facts, rngs=nnx.Rngs(1))
+    module = BagOfWords(config, facts, rngs=nnx.Rngs(1))
     rng = np.random.default_rng(2)
     arrays = [rng.normal(size=shape) for shape in ((WORDS + 1, SIZE), (SIZE, 3), (3,))]
     for variable, value in zip(
-        (made.words.embedding, made.dense.kernel, made.dense.bias), arrays, strict=True
+        (module.words.embedding, module.dense.kernel, module.dense.bias), arrays, strict=True
     ):
         variable[...] = jnp.asarray(value, jnp.float32)
-    return made, *arrays
+    return module, *arrays
 
 
 def test_a_bag_is_its_definition():
     """A mean over the words that are left, then dense; a text without words has the bias alone."""
-    made, table, kernel, bias = bag()
+    module, table, kernel, bias = bag()
     texts = texts_of(np.random.default_rng(3), 12, 6, WORDS, 0.3)
-    found = jax.jit(made)(texts)
+    actual = jax.jit(module)(texts)
     for item in range(12):
         left = np.asarray(texts.tokens[item])[np.asarray(texts.present[item])]
         mean = table[left].mean(axis=0) if len(left) else np.zeros(SIZE)
-        np.testing.assert_allclose(found[item], mean @ kernel + bias, atol=1e-5)
+        np.testing.assert_allclose(actual[item], mean @ kernel + bias, atol=1e-5)
 
 
 def test_a_bare_bag_is_the_mean():
     """Without parameters but the words', where both lengths are one; a text without words is 0."""
-    made, table, *_ = bag()
+    module, table, *_ = bag()
     config = complete(
         {"encoder": "bow", "word_dimension": SIZE, "dimension": SIZE, "bare_bag": True}
     )
     bare = BagOfWords(config, DataFacts(1, 1, WORDS), rngs=nnx.Rngs(1))
-    bare.words = made.words
+    bare.words = module.words
     tokens = jnp.array([[1, 4, 4, 0], [0, 0, 0, 0]])
     texts = EncoderInput(jnp.arange(2), tokens, tokens > 0, jnp.array([3, 0]))
     expected = [(table[1] + 2 * table[4]) / 3, np.zeros(SIZE)]

@@ -40,8 +40,8 @@ def test_the_penalty_is_a_mean_over_positive_links(tiny, sampler, loss):
     if loss == "hinge":
         units = table / lengths
         expected = (expected - units * np.sum(units * expected, 1, keepdims=True)) / lengths
-    own, others = (np.asarray(by["free_items"]["embedding"], float) for by in (gradient, base))
-    np.testing.assert_allclose(own - others, expected, atol=1e-4 * np.abs(expected).max())
+    pulled, free = (np.asarray(by["free_items"]["embedding"], float) for by in (gradient, base))
+    np.testing.assert_allclose(pulled - free, expected, atol=1e-4 * np.abs(expected).max())
 
 
 def test_g_scores_items_that_training_does_not_know(tiny):

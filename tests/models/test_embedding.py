@@ -31,10 +31,10 @@ def small_blocks(monkeypatch):
 @pytest.mark.parametrize(("pooling", "normalises"), [("mean", True), ("first", False)])
 def test_embeddings_are_those_of_the_definition(tmp_path, small_blocks, pooling, normalises):
     weights = write_checkpoint(tmp_path / "model", pooling=pooling, normalises=normalises)
-    found, seconds = embed_texts(tmp_path / "model", TEXTS)
-    assert found.shape == (len(TOKENS), WIDTH)
+    vectors, seconds = embed_texts(tmp_path / "model", TEXTS)
+    assert vectors.shape == (len(TOKENS), WIDTH)
     assert seconds > 0
-    for vector, tokens in zip(found, TOKENS, strict=True):
+    for vector, tokens in zip(vectors, TOKENS, strict=True):
         expected = text_vector(weights, tokens, pooling, normalises) if tokens else np.zeros(WIDTH)
         np.testing.assert_allclose(vector, expected, atol=1e-5)
 
@@ -56,17 +56,17 @@ def make(home, name="x", **more):
 
 def test_words_stay_words_beside_embedded_pieces(home):
     """Features are the standardised vectors of what the checkpoint's tokenizer gives."""
-    made, plain = make(home), make(home, "y", embed=None)
+    embedded, plain = make(home), make(home, "y", embed=None)
     pieces = make(home, "z", embed=None, tokenizer=home / "model", max_length=24)
-    assert made.vocabulary == plain.vocabulary != pieces.vocabulary
-    assert made.fingerprint not in (plain.fingerprint, pieces.fingerprint)
+    assert embedded.vocabulary == plain.vocabulary != pieces.vocabulary
+    assert embedded.fingerprint not in (plain.fingerprint, pieces.fingerprint)
     weights = write_checkpoint(home / "again")
     texts = [pieces.texts[item].tolist() for item in range(pieces.n_items)]
     vectors = np.array([text_vector(weights, text, "mean", True) for text in texts])
-    training = made.items_of("train")
+    training = embedded.items_of("train")
     expected = (vectors - vectors[training].mean(axis=0)) / vectors[training].std(axis=0)
-    np.testing.assert_allclose(made.item_features, expected, atol=1e-3)
-    assert made.feature_seconds > 0
+    np.testing.assert_allclose(embedded.item_features, expected, atol=1e-3)
+    assert embedded.feature_seconds > 0
 
 
 def test_the_manifest_names_the_checkpoint_by_content(home):
@@ -83,8 +83,8 @@ def test_the_manifest_names_the_checkpoint_by_content(home):
 def test_the_command_embeds_with_lsa_beside(home):
     words = ("--name", "x", "--data-dir", home / "data", "--test-fraction", "0.34")
     files = ("--links", home / "links.csv", "--items", home / "items.csv")
-    found = invoke("prepare", "custom", *files, "--embed", home / "model", "--lsa", "1", *words)
-    check(found, 0, "--lsa: 1 features of each item", f"--embed: {WIDTH} features of each item")
+    printed = invoke("prepare", "custom", *files, "--embed", home / "model", "--lsa", "1", *words)
+    check(printed, 0, "--lsa: 1 features of each item", f"--embed: {WIDTH} features of each item")
     manifest = json.loads((home / "data" / "x" / "manifest.json").read_text())
     assert manifest["statistics"]["item_features"] == WIDTH + 1
     assert [*manifest["derived_features"]] == ["lsa", "embed"]

@@ -74,8 +74,8 @@ def test_both_agree_on_few_texts(encoder, items, length):
     lengths = np.full(items, length, np.int32)
     texts = EncoderInput(*jax.device_put((np.arange(items), tokens, tokens > 0, lengths)))
     programs = [program(encoder, backend) for backend in ("gpu", "cpu")]
-    found = [call(parameters, texts) for call, parameters in programs]
-    for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+    results = [call(parameters, texts) for call, parameters in programs]
+    for one, other in zip(*map(jax.tree.leaves, results), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6)
 
 
@@ -83,14 +83,14 @@ def test_both_agree_on_few_texts(encoder, items, length):
 def test_many_texts_are_encoded_in_parts(monkeypatch):
     """Plainly too: to the same numbers, with the activations of one part in memory."""
     texts = texts_of(np.random.default_rng(1), 203, 8, WORDS, 0.3)
-    found, sizes = [], []
+    results, sizes = [], []
     for words in (10**6, 160):
         monkeypatch.setattr(packing, "PLAIN_WORDS", words)
         call, parameters = program("transformer", "gpu")
-        found.append(jax.tree.leaves(call(parameters, texts)))
+        results.append(jax.tree.leaves(call(parameters, texts)))
         compiled = call.lower(parameters, texts).compile()
         sizes.append(compiled.memory_analysis().temp_size_in_bytes)
-    for one, other in zip(*found, strict=True):
+    for one, other in zip(*results, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-5)
     assert sizes[1] < sizes[0] / 3
 
@@ -111,8 +111,8 @@ def test_many_texts_are_encoded_in_parts(monkeypatch):
 def test_the_device_chooses_the_form(encoder, more, words, backends):
     """Unless a setting does."""
     texts = texts_of(np.random.default_rng(0), 5, 4, WORDS, 0.0)
-    found = []
+    devices = []
     for backend in ("cpu", "gpu"):
         call, parameters = program(encoder, backend, **more)
-        found += [backend] * (words in str(jax.make_jaxpr(call)(parameters, texts)))
-    assert found == backends
+        devices += [backend] * (words in str(jax.make_jaxpr(call)(parameters, texts)))
+    assert devices == backends

@@ -22,14 +22,14 @@ GAMMA = 10.0
 
 def exact_gradient():
     """The softmax's gradient by all scores, over own items and those that are no links."""
-    found = np.zeros(SCORES.shape)
+    gradient = np.zeros(SCORES.shape)
     for user, item in LINKS:
         able = [v for v in range(4) if v == item or (user, v) not in LINKS]
         total = sum(math.exp(GAMMA * SCORES[user, v]) for v in able)
         for v in able:
             share = math.exp(GAMMA * SCORES[user, v]) / total
-            found[user, v] += GAMMA * (share - (v == item)) / len(LINKS)
-    return found
+            gradient[user, v] += GAMMA * (share - (v == item)) / len(LINKS)
+    return gradient
 
 
 def expected_gradient(loss, b):
@@ -38,7 +38,7 @@ def expected_gradient(loss, b):
     graph = BipartiteGraph.from_links(users, items, 2, 4)
     config = complete({"sampler": "ns", "loss": loss, "batch_size": b, "gamma": GAMMA})
     # More draws than links are possible with replacement.
-    made = NegativeSharingSampler(graph, config, Streams(0), weight_dtype=np.float64)
+    sampler = NegativeSharingSampler(graph, config, Streams(0), weight_dtype=np.float64)
     none = np.zeros((b, 0), np.int32)
     # Links in another order make the same batch: each set counts as often as it has orders.
     sets = list(itertools.combinations_with_replacement(range(len(LINKS)), b))
@@ -46,24 +46,24 @@ def expected_gradient(loss, b):
         math.factorial(b) / math.prod(math.factorial(links.count(link)) for link in set(links))
         for links in sets
     ]
-    batches = [made.assemble(Draw(np.array(links, np.int32), none, none), 4) for links in sets]
+    batches = [sampler.assemble(Draw(np.array(links, np.int32), none, none), 4) for links in sets]
     row = np.stack([batch.users[batch.pos_user] for batch in batches])
-    own = np.stack([batch.items[batch.pos_item] for batch in batches])
+    positive_item = np.stack([batch.items[batch.pos_item] for batch in batches])
     column = np.stack([batch.items for batch in batches])
     weight = np.stack([batch.negatives.weight for batch in batches])
-    positive, negative = SCORES[row, own], SCORES[row[:, :, None], column[:, None, :]]
+    positive, negative = SCORES[row, positive_item], SCORES[row[:, :, None], column[:, None, :]]
 
     def value(positive, negative, weight):
         return link_loss(positive, negative, weight, make_loss(config), None)
 
-    gradient = jax.jit(jax.vmap(jax.grad(value, argnums=(0, 1))))
-    by_positive, by_negative = gradient(positive, negative, weight)
+    slopes = jax.jit(jax.vmap(jax.grad(value, argnums=(0, 1))))
+    by_positive, by_negative = slopes(positive, negative, weight)
     chance = np.array(orders)[:, None] / len(LINKS) ** b
-    found = np.zeros(SCORES.shape)
-    np.add.at(found, (row, own), chance * by_positive)
+    gradient = np.zeros(SCORES.shape)
+    np.add.at(gradient, (row, positive_item), chance * by_positive)
     full = np.broadcast_to(column[:, None, :], weight.shape)
-    np.add.at(found, (row[:, :, None], full), chance[:, :, None] * by_negative)
-    return found
+    np.add.at(gradient, (row[:, :, None], full), chance[:, :, None] * by_negative)
+    return gradient
 
 
 def test_the_positive_item_is_no_draw():

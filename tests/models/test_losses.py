@@ -109,7 +109,7 @@ def test_batch_objective_in_plain_python(tiny, sampler, loss):
     def objective(users, items):
         return batch_link_loss(users, items, batch, make_loss(config), config.lambda_)
 
-    found = float(objective(f[batch.users], g[batch.items]))
+    actual = float(objective(f[batch.users], g[batch.items]))
     users, items = negative_ids(batch)
     scores, weight = np.sum(f[users] * g[items], axis=-1), batch.negatives.weight
     links = batch.users[batch.pos_user], batch.items[batch.pos_item]
@@ -123,7 +123,7 @@ def test_batch_objective_in_plain_python(tiny, sampler, loss):
     else:
         shares = np.sum(16 * weight * np.exp(10 * (scores - own[:, None])), axis=1)
         expected = np.mean(np.log(shares + (loss == "softmax")))
-    assert found == pytest.approx(expected, rel=2e-5)
+    assert actual == pytest.approx(expected, rel=2e-5)
 
 
 def test_user_penalty_is_a_mean_of_squared_norms():

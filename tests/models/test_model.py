@@ -45,8 +45,8 @@ def folder(tmp_path, request):
 def towers(config, n_items=6, features=0, folder=None):
     """Towers of noise: biases begin at zero, which would hide one that is applied to padding."""
     facts = DataFacts(7, n_items, WORDS, features, folder)
-    made = nnx.eval_shape(lambda: Towers(config, facts, rngs=nnx.Rngs(0)))
-    graph, shapes = nnx.split(made)
+    abstract = nnx.eval_shape(lambda: Towers(config, facts, rngs=nnx.Rngs(0)))
+    graph, shapes = nnx.split(abstract)
     rng = np.random.default_rng(0)
     noise = jax.tree.map(lambda leaf: rng.normal(0, 0.5, leaf.shape).astype(np.float32), shapes)
     return nnx.merge(graph, jax.device_put(noise))
@@ -76,8 +76,8 @@ def test_an_item_depends_on_nothing_but_itself(encoder, folder):
         ([4, 2, 2, 2, 2, 2], short),
         ([2, 5, 0, 3], long),
     ):
-        found = vectors(items, content, len(items))
-        np.testing.assert_allclose(found, everything[items], atol=2e-6)
+        actual = vectors(items, content, len(items))
+        np.testing.assert_allclose(actual, everything[items], atol=2e-6)
     if encoder not in ("mf", "mlp"):
         padded = vectors([2, 0, 3, 4, 0, 0], short, 3)
         np.testing.assert_allclose(padded, everything[[2, 0, 3, 1, 1, 1]], atol=2e-6)
@@ -122,13 +122,13 @@ def assert_defined(encoder, pooled):
     texts, left = words_left()
     module = towers(small(encoder)).encoder
     parameters = arrays_of(module)
-    found = jax.jit(module)(texts)
+    actual = jax.jit(module)(texts)
     for item, words in enumerate(left):
         vector = 0 * parameters["dense"]["kernel"][:, 0]
         if words or encoder == "cnn":
             vector = pooled(parameters, words, len(TEXTS[item]))
         expected = linear(parameters["dense"], vector)
-        np.testing.assert_allclose(found[item], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(actual[item], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_cnn_by_definition():
@@ -165,15 +165,15 @@ def test_gru_by_definition():
     """Words that were removed are skipped, in both directions."""
 
     def outputs(gates, inputs):
-        state, found = np.zeros(4), []
+        state, states = np.zeros(4), []
         for word in inputs:
             ir, iu, inew = np.split(linear(gates["input_gates"], word), 3)
             hr, hu, hnew = np.split(linear(gates["recurrent_gates"], state), 3)
             update = sigmoid(iu + hu)
             new = np.tanh(inew + sigmoid(ir + hr) * hnew)
             state = update * state + (1 - update) * new
-            found.append(state)
-        return found
+            states.append(state)
+        return states
 
     def pooled(parameters, words, _):
         inputs = [parameters["words"]["embedding"][word] for _, word in words]
@@ -196,15 +196,15 @@ def test_transformer_by_definition():
 
     def attended(layer, rows):
         parts = [np.split(linear(layer["inputs"], row), 3) for row in rows]
-        found = []
+        outputs = []
         for query, _, _ in parts:
             heads = []
             for head in (slice(0, 3), slice(3, 6)):
                 weights = np.exp([query[head] @ key[head] / 3**0.5 for _, key, _ in parts])
                 values = np.array([value[head] for _, _, value in parts])
                 heads.append(weights / weights.sum() @ values)
-            found.append(linear(layer["output"], np.concatenate(heads)))
-        return found
+            outputs.append(linear(layer["output"], np.concatenate(heads)))
+        return outputs
 
     def pooled(parameters, words, _):
         stack = parameters["stack"]
@@ -249,19 +249,19 @@ def test_dropout_is_a_function_of_its_counter():
     def kept(seed, iteration, items):
         dropout = Dropout(seed, iteration)
         same = (dropout.keep(items, 11, HALF), dropout.keep(items[1:2], 40, HALF))
-        others = (
+        different = (
             Dropout(seed + 1, iteration).keep(items, 40, HALF),
             Dropout(seed, iteration + 1).keep(items, 40, HALF),
             dropout.keep(items + 1, 40, HALF),
             dropout.keep(items, 40, HALF, FIRST_OUTPUT),
         )
-        return dropout.keep(items, 40, HALF), same, others
+        return dropout.keep(items, 40, HALF), same, different
 
-    keep, (shorter, one), others = kept(np.uint32(1), np.uint32(5), np.array([4, 9, 4, 0]))
+    keep, (shorter, one), different = kept(np.uint32(1), np.uint32(5), np.array([4, 9, 4, 0]))
     np.testing.assert_array_equal(keep[0], keep[2])
     np.testing.assert_array_equal(keep[:, :11], shorter)
     np.testing.assert_array_equal(keep[1:2], one)
-    assert all((np.asarray(other)[0] != keep[0]).any() for other in others)
+    assert all((np.asarray(other)[0] != keep[0]).any() for other in different)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
@@ -284,8 +284,8 @@ def test_word_dropout_rescales_nothing():
     keep = jax.jit(lambda: dropout.keep(jnp.arange(6), 6, HALF))()
     present = (np.asarray(content.tokens) > 0) & np.asarray(keep)
     texts = EncoderInput(np.arange(6), content.tokens, present, content.lengths)
-    found = jax.jit(model.items)(np.arange(6), content, dropout)
-    np.testing.assert_allclose(found, jax.jit(model.encoder)(texts), atol=1e-6)
+    actual = jax.jit(model.items)(np.arange(6), content, dropout)
+    np.testing.assert_allclose(actual, jax.jit(model.encoder)(texts), atol=1e-6)
 
 
 def test_item_dropout_keeps_the_expectation():

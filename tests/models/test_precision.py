@@ -44,9 +44,10 @@ def test_a_variable_of_jax_names_another_precision(variables, precision):
     """It is part of the environment, so that times of two precisions are never compared."""
     assert NAME in environment.VARIABLES
     words = "import ncfbench.models, jax; print(jax.config.jax_default_matmul_precision)"
-    others = {name: value for name, value in os.environ.items() if name != NAME}
+    rest = {name: value for name, value in os.environ.items() if name != NAME}
     command = [sys.executable, "-c", words]
-    assert subprocess.check_output(command, env=others | variables).decode().strip() == precision
+    printed = subprocess.check_output(command, env=rest | variables)
+    assert printed.decode().strip() == precision
 
 
 @pytest.mark.parametrize("encoder", FROM_SCRATCH)

@@ -88,14 +88,14 @@ def test_bert_is_advised(featured):
 )
 def test_the_gradient_in_blocks_is_that_of_the_whole_batch(tiny, settings):
     """Dropout on, and a last block that is not full: to 1e-6 of its length."""
-    found = []
+    results = []
     for block in (0, 24):
         small = SMALL | {"encoder": "bow", "batch_size": 32, "item_block": block}
         trial = Trial(tiny, complete(small | settings))
         dropout = Dropout(jnp.uint32(0), jnp.uint32(2), rates_of(trial.config))
         value, gradient = trial.gradient(next(trial.batches()), dropout)
-        found.append((value, flat(gradient)))
-    (value, whole), (other, cut) = found
+        results.append((value, flat(gradient)))
+    (value, whole), (other, cut) = results
     assert other == pytest.approx(value, rel=1e-6)
     assert np.linalg.norm(cut - whole) <= 1e-6 * np.linalg.norm(whole)
 

@@ -74,11 +74,11 @@ def orders_of(scores):
 
 def means_over_orders(scores, items, cutoffs):
     """A user's measures, the mean over all orders of equal scores."""
-    found = {}
+    by_measure = {}
     for m, order in itertools.product(cutoffs, orders_of(scores)):
         for name, value in measures_by_hand(order, items, m).items():
-            found.setdefault(name, []).append(value)
-    return {name: statistics.fmean(values) for name, values in found.items()}
+            by_measure.setdefault(name, []).append(value)
+    return {name: statistics.fmean(values) for name, values in by_measure.items()}
 
 
 @given(st.data(), st.integers(1, 5), st.integers(1, 3))
@@ -94,18 +94,18 @@ def test_ties_are_averaged_over_all_orders(data, n_items, n_users):
         patch.setattr("ncfbench.runs.quality.CUTOFFS", cutoffs)
         patch.setattr("ncfbench.runs.quality.COMPARED", 3)
         ranks = rank_links(lambda rows: np.array(scores, np.float32)[rows], users, items, 2)
-        found = Ranking(users, items, n_items)(ranks)
+        actual = Ranking(users, items, n_items)(ranks)
     by_user = [means_over_orders(*pair, cutoffs) for pair in zip(scores, items_of, strict=True)]
     by_chance = [means_over_orders([0] * n_items, own, cutoffs) for own in items_of]
     for name in by_user[0]:
         values = [of_user[name] for of_user in by_user]
         error = statistics.stdev(values) / math.sqrt(n_users) if n_users > 1 else None
-        assert found.figures[name] == pytest.approx(statistics.fmean(values)), name
-        assert found.figures[f"{name}_error"] == pytest.approx(error), name
+        assert actual.figures[name] == pytest.approx(statistics.fmean(values)), name
+        assert actual.figures[f"{name}_error"] == pytest.approx(error), name
         chance = statistics.fmean(of_user[name] for of_user in by_chance)
-        assert found.figures[f"{name}_chance"] == pytest.approx(chance), name
-    assert (found.figures["recall_at_3_item_error"] is None) == (len({*items.tolist()}) == 1)
-    assert found.user_recalls.tolist() == pytest.approx([own["recall_at_3"] for own in by_user])
+        assert actual.figures[f"{name}_chance"] == pytest.approx(chance), name
+    assert (actual.figures["recall_at_3_item_error"] is None) == (len({*items.tolist()}) == 1)
+    assert actual.user_recalls.tolist() == pytest.approx([own["recall_at_3"] for own in by_user])
     shares = np.zeros(n_items)
     for link, (user, item) in enumerate(zip(users, items, strict=True)):
         places = [order.index(item) for order in orders_of(scores[user])]
@@ -113,7 +113,7 @@ def test_ties_are_averaged_over_all_orders(data, n_items, n_users):
         shares[item] += within / (n_users * len(items_of[user]))
         mean_rank = statistics.fmean(places)
         assert ranks.above[link] + ranks.equal[link] / 2 == pytest.approx(mean_rank)
-    assert found.item_shares.tolist() == pytest.approx(shares[np.unique(items)].tolist())
+    assert actual.item_shares.tolist() == pytest.approx(shares[np.unique(items)].tolist())
 
 
 def untied(ranks):
@@ -126,11 +126,11 @@ def test_recall_has_the_bits_of_kept_records():
     rng = np.random.default_rng(0)
     users = np.sort(rng.integers(0, 300, 2000))
     ranks = rng.integers(0, 400, 2000)
-    found = Ranking(users, rng.integers(0, 400, 2000), 400)(untied(ranks)).figures
+    actual = Ranking(users, rng.integers(0, 400, 2000), 400)(untied(ranks)).figures
     _, first, count = np.unique(users, return_index=True, return_counts=True)
     for m in CUTOFFS:
         shares = np.add.reduceat(ranks < m, first, dtype=np.int64) / count
-        assert found[f"recall_at_{m}"] == float(np.mean(shares))
+        assert actual[f"recall_at_{m}"] == float(np.mean(shares))
 
 
 def figures_of(scores, users, items):
@@ -147,7 +147,7 @@ def test_measures_are_those_of_trec_eval(seed, n_items):
     is_held_out = rng.random((8, n_items)) < rng.choice([0.02, 0.3, 1.0], (8, 1))
     is_held_out[5], is_held_out[2, 1] = False, True
     users, items = np.nonzero(is_held_out)
-    found = figures_of(scores, users, items)
+    actual = figures_of(scores, users, items)
 
     links = [ir_measures.Qrel(str(u), str(v), 1) for u, v in zip(users, items, strict=True)]
     run = [
@@ -160,7 +160,7 @@ def test_measures_are_those_of_trec_eval(seed, n_items):
     theirs |= {f"{name}_at_{m}": kind @ m for name, kind in kinds.items() for m in CUTOFFS}
     expected = ir_measures.pytrec_eval.calc_aggregate(theirs.values(), links, run)
     for name, measure in theirs.items():
-        assert found[name] == pytest.approx(expected[measure], rel=0, abs=1e-9), name
+        assert actual[name] == pytest.approx(expected[measure], rel=0, abs=1e-9), name
 
 
 def test_equal_scores_of_all_items_are_chance():
@@ -176,11 +176,11 @@ def test_equal_scores_of_all_items_are_chance():
         zeros = np.zeros((n_users, n_items), np.float32)
         excluding = None if left_out is None else left_out.__getitem__
         ranks = rank_links(zeros.__getitem__, users, items, 7, excluding)
-        found = ranking(ranks).figures
+        actual = ranking(ranks).figures
         for measure in MEASURES:
-            assert found[measure] == found[f"{measure}_chance"], measure
+            assert actual[measure] == actual[f"{measure}_chance"], measure
         # A recall that is not by chance alone differs.
-        assert ranking(untied([0] * len(users))).figures["mrr"] != found["mrr_chance"]
+        assert ranking(untied([0] * len(users))).figures["mrr"] != actual["mrr_chance"]
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 100]))
@@ -208,18 +208,18 @@ def test_users_without_training_links_stand_apart():
     has_links = np.array([True, False, True, True, True, True, True, False])
     ranks = Ranks(np.array([3, 60, 70, 2, 49, 200]), np.array([0, 0, 60, 0, 1, 0]))
     n_excluded = np.array([5, 0, 0, 20, 0, 0, 0, 0])
-    found = Ranking(users, items, 300, has_links, n_excluded=n_excluded)(ranks)
+    actual = Ranking(users, items, 300, has_links, n_excluded=n_excluded)(ranks)
     warm = [0, 3]
     ranking = Ranking(users[warm], items[warm], 300, n_excluded=n_excluded)
     alone = ranking(Ranks(*(counts[warm] for counts in ranks)))
-    assert found.figures["cold_users"] == 2
-    assert found.figures["recall_at_50_cold_users"] == pytest.approx((0 + (1 / 2 + 0) / 2) / 2)
-    assert found.figures["recall_at_50_cold_users_error"] == pytest.approx(0.125)
+    assert actual.figures["cold_users"] == 2
+    assert actual.figures["recall_at_50_cold_users"] == pytest.approx((0 + (1 / 2 + 0) / 2) / 2)
+    assert actual.figures["recall_at_50_cold_users_error"] == pytest.approx(0.125)
     for name in QUALITY:
         if "cold_users" not in name:
-            assert found.figures[name] == alone.figures[name], name
-    assert found.user_recalls.tolist() == alone.user_recalls.tolist() == [1, 1]
-    assert found.item_shares.tolist() == alone.item_shares.tolist() == [0.5, 0.5]
+            assert actual.figures[name] == alone.figures[name], name
+    assert actual.user_recalls.tolist() == alone.user_recalls.tolist() == [1, 1]
+    assert actual.item_shares.tolist() == alone.item_shares.tolist() == [0.5, 0.5]
     all_cold = Ranking(users, items, 300, np.zeros(8, bool))(ranks).figures
     everyone = Ranking(users, items, 300)(ranks).figures
     assert all_cold["cold_users"] == 4
@@ -234,11 +234,11 @@ def test_new_and_known_items_are_measured_apart():
     users, items = np.array([(0, 1), (0, 2), (0, 4), (1, 1), (2, 4), (2, 5)]).T
     ranks = untied([49, 50, 3, 60, 7, 90])
     is_new = np.array([False, False, False, False, True, True])
-    found = Ranking(users, items, 200, is_new=is_new)(ranks).figures
-    assert found["recall_at_50_new_items"] == pytest.approx((1 / 1 + 1 / 2) / 2)
-    assert found["recall_at_50_known_items"] == pytest.approx((1 / 2 + 0 / 1) / 2)
-    assert found["recall_at_50_new_items_error"] == pytest.approx(0.25)
-    assert found["recall_at_50"] == pytest.approx((2 / 3 + 0 + 1 / 2) / 3)
+    actual = Ranking(users, items, 200, is_new=is_new)(ranks).figures
+    assert actual["recall_at_50_new_items"] == pytest.approx((1 / 1 + 1 / 2) / 2)
+    assert actual["recall_at_50_known_items"] == pytest.approx((1 / 2 + 0 / 1) / 2)
+    assert actual["recall_at_50_new_items_error"] == pytest.approx(0.25)
+    assert actual["recall_at_50"] == pytest.approx((2 / 3 + 0 + 1 / 2) / 3)
     for all_new in (None, np.ones(6, bool)):
         unmixed = Ranking(users, items, 200, is_new=all_new)(ranks).figures
         assert unmixed["recall_at_50_new_items"] is unmixed["recall_at_50_known_items"] is None

@@ -19,8 +19,6 @@ from ncfbench.timing.clock import Sample
 from ncfbench.timing.ledger import Ledger
 
 SCHEDULE = Schedule(n_links=100, batch_size=10, epochs=2, probe_every=5)
-
-
 CONFIG = complete({"dataset": "tiny", "batch_size": 10, "sampler": "ns"})
 
 
@@ -55,6 +53,13 @@ def first_session(runs_dir):
     return recorder.folder
 
 
+def written(recorder, iteration, *samples, **more):
+    """Return the record of a run that takes samples and is interrupted at an iteration."""
+    recorder.take(samples, **more)
+    recorder.write("interrupted", iteration)
+    return runs.read(recorder.folder)
+
+
 def test_rows_come_back_with_their_summary(tmp_path):
     record = runs.read(first_session(tmp_path))
     assert [r["iteration"] for r in record.curve] == [0, 5, 10, 15]
@@ -78,13 +83,11 @@ def test_rows_come_back_with_their_summary(tmp_path):
 
 def test_a_session_continues_from_its_checkpoint(tmp_path):
     """Iteration 13 is inside the second epoch, which began with 10: its times are marked."""
-    folder = first_session(tmp_path)
-    recorder = open_recorder(folder, "here", None, 13)
+    recorder = open_recorder(first_session(tmp_path), "here", None, 13)
     assert recorder.progress.texts == []
-    recorder.take([full(13, 9.0, 2), Sample("compile", 13, 1, 3.0)], resumed=True)
     recorder.record(row(15, 1))
-    recorder.write("interrupted", 15)
-    record = runs.read(folder)
+    samples = full(13, 9.0, 2), Sample("compile", 13, 1, 3.0)
+    record = written(recorder, 15, *samples, resumed=True)
     assert [r["iteration"] for r in record.curve] == [0, 5, 10, 15]
     assert [(r["kind"], r["first_iteration"], r["resumed"]) for r in record.timing] == [
         ("full", 0, False),
@@ -99,25 +102,20 @@ def test_a_session_continues_from_its_checkpoint(tmp_path):
 
 def test_a_second_beginning_drops_the_first_row(tmp_path):
     """A checkpoint of iteration 0 is older than its probe: every process probes again."""
-    folder = first_session(tmp_path)
-    recorder = open_recorder(folder, "here", None, 0)
+    recorder = open_recorder(first_session(tmp_path), "here", None, 0)
     recorder.record(row(0, 9))
-    recorder.write("interrupted", 0)
-    assert [r["iteration"] for r in runs.read(folder).curve] == [0]
+    assert [r["iteration"] for r in written(recorder, 0).curve] == [0]
 
 
 def test_a_lost_checkpoint_is_said(tmp_path):
-    recorder = open_recorder(first_session(tmp_path), "here")
+    recorder = open_recorder(first_session(tmp_path))
     assert recorder.progress.texts == ["No checkpoint to go on from: starting this run again."]
 
 
 def test_times_of_two_environments_are_not_mixed(tmp_path):
-    folder = first_session(tmp_path)
-    recorder = open_recorder(folder, "elsewhere", None, 10)
+    recorder = open_recorder(first_session(tmp_path), "elsewhere", None, 10)
     assert "environment has changed" in recorder.progress.texts[0]
-    recorder.take([full(10, 30.0), full(15, 40.0)])
-    recorder.write("interrupted", 20)
-    record = runs.read(folder)
+    record = written(recorder, 20, full(10, 30.0), full(15, 40.0))
     assert {r["environment_key"] for r in record.timing} == {"here", "elsewhere"}
     assert record.summary["full_iteration_seconds"] == 35 / 5
     assert record.summary["train_seconds"] == 1 + 2 + 30 + 40
@@ -129,61 +127,54 @@ def test_times_stay_those_of_the_environment_that_trained(tmp_path):
     before = runs.read(folder)
     recorder = open_recorder(folder, "elsewhere", None, 15)
     recorder.write_environment()
-    recorder.take([Sample("probe", 15, 1, 0.5)])
-    recorder.write("interrupted", 15)
-    record = runs.read(folder)
+    record = written(recorder, 15, Sample("probe", 15, 1, 0.5))
     assert record.environment == before.environment
     for name in ("environment_key", "train_seconds"):
         assert record.summary[name] == before.summary[name]
     mean = record.summary["full_iteration_seconds"]
     assert mean == pytest.approx(1.5 / 5), "without the epoch that was cut"
-    recorder.take([full(15, 10.0)])
-    recorder.write("interrupted", 20)
-    record = runs.read(folder)
+    record = written(recorder, 20, full(15, 10.0))
     assert record.environment["key"] == record.summary["environment_key"] == "elsewhere"
     assert record.summary["full_iteration_seconds"] == 10 / 5
 
 
 def test_cut_blocks_count_if_there_are_no_others(tmp_path):
-    recorder = open_recorder(new_folder(tmp_path), "here")
+    recorder = open_recorder(new_folder(tmp_path))
     recorder.write_environment()
-    recorder.take([full(0, 3.0)], resumed=True)
-    recorder.write("interrupted", 5)
-    assert runs.read(recorder.folder).summary["full_iteration_seconds"] == 3 / 5
-    recorder.take([full(5, 1.0)])
-    recorder.write("interrupted", 10)
-    assert runs.read(recorder.folder).summary["full_iteration_seconds"] == 1 / 5
+    record = written(recorder, 5, full(0, 3.0), resumed=True)
+    assert record.summary["full_iteration_seconds"] == 3 / 5
+    assert written(recorder, 10, full(5, 1.0)).summary["full_iteration_seconds"] == 1 / 5
 
 
 def test_evaluations_are_written_with_checkpoints(tmp_path, monkeypatch):
     """Once, and as all tables; a session that continues has the earlier."""
-    written, write = [], recorders.write_evaluations
+    saved, write = [], recorders.write_evaluations
 
-    def counted(folder, found):
-        written.append([iteration for iteration, _ in found])
-        write(folder, found)
+    def counted(folder, evaluations):
+        saved.append([iteration for iteration, _ in evaluations])
+        write(folder, evaluations)
 
     monkeypatch.setattr(recorders, "write_evaluations", counted)
-    recorder = open_recorder(new_folder(tmp_path), "here")
+    recorder = open_recorder(new_folder(tmp_path))
     recorder.write_environment()
     evaluation = Evaluation({"recall_at_50": 0.5}, np.ones(3, "f"), np.ones(2, "f"))
     for iteration in (5, 10, 15):
         recorder.record(row(iteration, 9), {"test": evaluation})
         assert not (recorder.folder / "curve.parquet").exists()
-    assert written == []
+    assert saved == []
     for _ in range(2):
         recorder.write("running", 15)
-        assert written == [[5, 10, 15]]
+        assert saved == [[5, 10, 15]]
     assert [*recorder.read().evaluations] == [(5, "test"), (10, "test"), (15, "test")]
     later = open_recorder(recorder.folder, "here", None, 10)
     later.record(row(15, 8), {"test": evaluation})
     later.write("finished", 20)
-    assert written[1:] == [[5, 10, 15]]
+    assert saved[1:] == [[5, 10, 15]]
 
 
 def test_other_processes_write_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    recorder = open_recorder(None, "here")
+    recorder = open_recorder(None)
     recorder.write_environment()
     recorder.take([full(0, 1.0)])
     recorder.record(row(0, 9))

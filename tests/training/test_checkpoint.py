@@ -118,7 +118,6 @@ OTHER_MODELS = {
         "it has no .parameters['z']; it has no .optimizer['z']; the model has no"
         " .parameters['a']; and 1 more",
     ),
-    "a layer more": ({"a": A, "b": B, "c": B}, "it has no .parameters['c'];"),
     "a layer less": ({"a": A}, "the model has no .parameters['b'];"),
     "another shape": (
         {"a": A, "b": B[:1]},

@@ -334,8 +334,8 @@ def test_the_best_items_are_those_of_the_page(exported, exporting, monkeypatch):
         scores = dict(zip(exported.items, products, strict=True))
         expected = pytest.approx(sorted(products, reverse=True)[:10], abs=1e-6)
         best, values = zip(*plain["best_items"](user), strict=True)
-        for items, found in ((best, values), (index["best"][row], index["scores"][row])):
-            assert [*found] == expected
+        for items, numbers in ((best, values), (index["best"][row], index["scores"][row])):
+            assert [*numbers] == expected
             assert [scores[item] for item in items] == expected
 
 

@@ -83,10 +83,10 @@ def test_a_stop_is_soon_and_loses_no_batch(tiny, monkeypatch):
 
         monkeypatch.setattr(loop.trainer, "step", watched)
         monkeypatch.setattr(jax, "block_until_ready", waited)
-        found = loop.full_block(100, stop=stop)
+        actual = loop.full_block(100, stop=stop)
         assert loop.iteration == 38
         assert 0 < max(in_flight) < IN_FLIGHT
-        assert expected[4:38] == found
+        assert expected[4:38] == actual
         assert loop.full_block(1, stop=lambda: True) == expected[38:39]
         assert loop.full_block(100, stop=lambda: True) == expected[39:40]
         assert loop.full_block(12) == expected[40:52]

@@ -156,8 +156,8 @@ def test_the_way_that_is_left_is_the_sum_of_updates(kept):
         for j in range(1, 4000):
             m, v = 0.9 * m, 0.999 * v
             moved += m / (1 - 0.9 ** (t + j)) / math.sqrt(v / (1 - 0.999 ** (t + j))) / kept**j
-        found = still_to_move(kept)[min(t, optimizers.LAST_BIASED)]
-        assert found == pytest.approx(moved, rel=1e-5)
+        distance = still_to_move(kept)[min(t, optimizers.LAST_BIASED)]
+        assert distance == pytest.approx(moved, rel=1e-5)
 
 
 def trained(dataset, count, **more):
@@ -238,13 +238,13 @@ def test_every_table_by_id_is_declared(featured):
     for more in (*encoders, *towers):
         config = config_of(**{"encoder": "mf", "sampler": "ns"} | more)
         shapes = state_shapes(config, featured).parameters
-        found = [
+        kinds = [
             kind_of(config, path)
             for path, leaf in jax.tree_util.tree_leaves_with_path(shapes)
             if leaf.shape[:1] in sizes and names_of(path)[-1] == "embedding"
         ]
-        assert found, more
-        assert None not in found, more
+        assert kinds, more
+        assert None not in kinds, more
 
 
 def test_weight_decay_spares_biases():

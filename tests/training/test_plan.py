@@ -9,7 +9,7 @@ from support.training import SMALL
 from ncfbench import prepare
 from ncfbench.config import Locations, complete
 from ncfbench.distributed.process_group import ProcessGroup
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.folder import held
 from ncfbench.runs.plan import RunPlan
@@ -29,17 +29,10 @@ def test_a_run_keeps_the_seconds_of_derived_features(tmp_path, features, is_read
     assert document.get("feature_seconds") == (data.feature_seconds if is_read else None)
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "message"),
-    [
-        ({"dataset": "missing"}, DataError, "not prepared"),
-        ({"batch_size": 4096}, UsageError, "larger than"),
-        ({"devices": 16}, UsageError, "JAX has 8 cpu here. Use --devices 8"),
-    ],
-)
-def test_what_cannot_work_makes_no_folder(data_dir, tmp_path, settings, error, message):
-    with pytest.raises(error, match=message):
-        run(RunPlan.of(complete(SMALL | settings), Locations(data_dir, tmp_path / "runs")))
+def test_missing_devices_make_no_folder(data_dir, tmp_path):
+    plan = RunPlan.of(complete(SMALL | {"devices": 16}), Locations(data_dir, tmp_path / "runs"))
+    with pytest.raises(UsageError, match="JAX has 8 cpu here. Use --devices 8"):
+        run(plan)
     assert not list(tmp_path.iterdir())
 
 

@@ -1,6 +1,4 @@
-"""The probe against L written out, and its independence of the run."""
-
-import math
+"""The probe beside the exact objective of audits, and its independence of the run."""
 
 import jax
 import jax.numpy as jnp
@@ -8,39 +6,9 @@ import numpy as np
 import pytest
 from support.training import Trial
 
+from ncfbench.auditing.exact import ExactObjective
 from ncfbench.config import complete
 from ncfbench.training.probe import Probe, ProbeLinks
-
-LOSS = {
-    "sg": (lambda p: math.log1p(math.exp(-p)), lambda n: math.log1p(math.exp(n))),
-    "mse": (lambda p: (1 - p) ** 2, lambda n: n**2),
-    "log": lambda p, n: math.log1p(math.exp(10 * (n - p))),
-    "hinge": lambda p, n: max(n - p + 0.1, 0),
-}
-
-
-def exact(dataset, config, f, g, raw):
-    graph = dataset.graph
-    degrees = graph.item_degrees
-    noise = np.where(degrees > 0, np.maximum(degrees, 1.0) ** config.noise_exponent, 0)
-    noise /= noise.sum()
-    links = set(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
-    scores, used, share = (f @ g.T).tolist(), np.flatnonzero(noise).tolist(), noise.tolist()
-    total = 0.0
-    for user, item in links:
-        own, row = scores[user][item], scores[user]
-        others = [v for v in used if not config.mask or (user, v) not in links]
-        total += config.user_l2 * float(raw[user] @ raw[user])
-        if config.family == "listwise":
-            total += math.log1p(math.fsum(math.exp(10 * (row[v] - own)) for v in others))
-        elif config.family == "pairwise":
-            total += math.fsum(share[v] * LOSS[config.loss](own, row[v]) for v in others)
-        else:
-            positive, negative = LOSS[config.loss]
-            total += positive(own)
-            total += config.lambda_ * math.fsum(share[v] * negative(row[v]) for v in others)
-    return total / len(links)
-
 
 SMALL = {"dimension": 5, "word_dimension": 6, "encoder": "bow"}
 
@@ -57,14 +25,13 @@ SMALL = {"dimension": 5, "word_dimension": 6, "encoder": "bow"}
     ],
 )
 def test_exact_probe_is_the_objective(tiny, loss, noise, mask):
+    """Audits compare theirs with L written out."""
     settings = {"loss": loss, "noise": noise, "mask": mask, "user_l2": 0.01}
     trial = Trial(tiny, SMALL | settings)
-    config, embedder, parameters = trial.config, trial.embedder, trial.parameters
-    probe = Probe(tiny.graph, config, embedder)
+    probe = Probe(tiny.graph, trial.config, trial.embedder)
     assert len(probe.links.user) == tiny.graph.n_links
-    f, raw = (np.asarray(vectors, float) for vectors in embedder.users(parameters))
-    g = np.asarray(embedder.items(parameters, np.arange(tiny.n_items, dtype=np.int32)), float)
-    assert probe(parameters) == pytest.approx(exact(tiny, config, f, g, raw), rel=1e-5)
+    exact = ExactObjective(tiny.graph, trial.config, trial.embedder)(trial.parameters)
+    assert probe(trial.parameters) == pytest.approx(exact.value, rel=1e-5)
 
 
 @pytest.mark.parametrize("loss", ["sg", "softmax"])

@@ -111,8 +111,8 @@ def test_other_data_and_devices_are_other_runs(tmp_path):
     folder = runs.path_of(tmp_path, config, data)
     assert folder == runs.path_of(tmp_path, complete(SMALL), data)
     assert folder.name.startswith("tiny-bow-sg-strat-ns-seed0-")
-    others = [replace(config, devices=2), replace(config, learning_rate=0.5)]
-    folders = {runs.path_of(tmp_path, other, data) for other in others}
+    changed = [replace(config, devices=2), replace(config, learning_rate=0.5)]
+    folders = {runs.path_of(tmp_path, other, data) for other in changed}
     assert len({folder, runs.path_of(tmp_path, config, "0" * 64), *folders}) == 4
 
 

@@ -35,9 +35,9 @@ def test_the_step_is_adam_on_the_gradient(tiny):
     _, gradient = trial.gradient(batch)
     after, _ = trial.trainer.step(copy_state(trial.state), batch, trial.content)
     leaves = map(jax.tree.leaves, (trial.parameters, gradient, after.parameters))
-    for before, g, found in zip(*leaves, strict=True):
+    for before, g, actual in zip(*leaves, strict=True):
         expected = np.asarray(before) - config.learning_rate * g / (np.abs(g) + 1e-8)
-        np.testing.assert_allclose(found, expected, atol=2e-6)
+        np.testing.assert_allclose(actual, expected, atol=2e-6)
 
 
 def test_padding_slots_change_nothing(tiny):
