@@ -1,6 +1,7 @@
 """Races of made curves in virtual time: who stays, waves, the budget."""
 
 import math
+import re
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import SimpleNamespace
@@ -76,17 +77,19 @@ class Run:
         self.plan, self.cost = plan, Run.costs.get(config.encoder, Cost())
         Run.now += self.cost.opening
         folder = path_of(plan.locations.runs_dir, config, DATASET.fingerprint)
-        if folder not in Run.records:
-            folder.mkdir(exist_ok=True)
-            Run.records[folder] = SimpleNamespace(config=config, curve=[], summary={}, turns=[])
-        self.kept, self.rows = Run.records[folder], [*Run.records[folder].curve]
+        folder.mkdir(exist_ok=True)
+        kept = SimpleNamespace(config=config, curve=[], summary={}, turns=[])
+        self.kept = Run.records.setdefault(folder, kept)
+        self.rows = [*self.kept.curve]
         self.pace = config.batch_size * self.cost.link * (4 if config.sampler == "iid" else 1)
         self.iteration = self.rows[-1]["iteration"] if self.rows else 0
-        self.recorder = SimpleNamespace(
-            folder=folder, train_seconds=self.iteration * self.pace, last_row=None
-        )
-        self.iteration_seconds = None
-        self.is_done = self.is_saved = False
+        seconds = self.iteration * self.pace
+        self.recorder = SimpleNamespace(folder=folder, train_seconds=seconds, last_row=None)
+        self.iteration_seconds, self.is_done, self.is_saved = None, False, False
+
+    @property
+    def recall(self):
+        return Run.law(self.kept.config, self.recorder.train_seconds)
 
     def train_for(self, seconds):
         iterations = max(round(seconds / self.pace), 1)
@@ -95,7 +98,7 @@ class Run:
         self.iteration_seconds = self.pace
         self.recorder.train_seconds = self.iteration * self.pace
         Run.now += iterations * self.pace * (self.cost.slower if self.kept.config.seed else 1.0)
-        if math.isnan(Run.law(self.kept.config, self.recorder.train_seconds)):
+        if math.isnan(self.recall):
             self.write("diverged")
             raise DivergedError("The loss is not finite.")
 
@@ -108,10 +111,9 @@ class Run:
 
     def evaluate(self):
         Run.now += self.cost.evaluation
-        errors = dict.fromkeys((f"{RECALL}_error", f"{RECALL}_item_error"), 0.01)
-        row = {"iteration": self.iteration, **errors, f"{RECALL}_chance": 0.05}
-        row["train_seconds"] = self.recorder.train_seconds
-        row[RECALL] = Run.law(self.kept.config, self.recorder.train_seconds)
+        row = dict.fromkeys((f"{RECALL}_error", f"{RECALL}_item_error"), 0.01)
+        row |= {RECALL: self.recall, f"{RECALL}_chance": 0.05}
+        row |= {"iteration": self.iteration, "train_seconds": self.recorder.train_seconds}
         self.rows.append(row)
         self.recorder.last_row = row
 
@@ -179,24 +181,22 @@ def test_a_further_seed_that_the_budget_cut_short_decides_nothing(hold):
     """The machine slows down after the first seeds."""
     race, said = hold(encoders={"bow": Cost(slower=10.0)})
     records = {run.config: run for run in Run.records.values() if run.summary}
-    begun = {config for config in records if config.seed}
-    repeats = [arm for arm in race.arms if arm.seed]
+    repeats, tops = [arm for arm in race.arms if arm.seed], []
     late = {arm.config for arm in repeats if not arm.is_cut}
-    tops = []
     for arm in {arm.first for arm in repeats}:
         first = records[arm.config]
         best = max(first.curve, key=lambda row: row[RECALL])["iteration"]
         tops.append(best * first.summary["full_iteration_seconds"])
     assert all(records[config].curve[-1]["train_seconds"] >= 0.9 * max(tops) for config in late)
-    cut = {arm.name: set() for arm in repeats}
-    for arm in repeats:
-        cut[arm.name] |= {arm.seed} if arm.is_cut else set()
-    assert late < begun
+    cut = {
+        arm.name: {one.seed for one in repeats if one.first is arm.first and one.is_cut}
+        for arm in repeats
+    }
+    assert late < {config for config in records if config.seed}
     assert any(cut.values())
     # The best one that was cut short takes the other with it.
-    told = next(line for line in said if line.startswith("Seed 2 of "))
-    best = told.removeprefix("Seed 2 of ").removesuffix(".").split(", ")[0]
-    assert all(cut[best] <= own for own in cut.values())
+    best = re.match("Seed 2 of (.*?)[,.]", next(line for line in said if "Seed 2" in line))[1]
+    assert all(cut[best] <= seeds for seeds in cut.values())
 
 
 def test_what_has_learned_nothing_gets_no_second_seed(hold):
@@ -212,11 +212,11 @@ def test_a_candidate_that_diverges_leaves_alone(hold):
         return math.nan if config.sampler == "ns" else hidden(config, seconds)
 
     race, said = hold(diverging)
-    lost = [each for each in race.firsts if each.status is Status.DIVERGED]
-    assert {each.config.sampler for each in lost} == {"ns"}
-    assert {each.reason for each in lost} == {"diverged: The loss is not finite."}
+    lost = [each for arm in race.firsts if arm.status is Status.DIVERGED]
+    assert {arm.config.sampler for arm in lost} == {"ns"}
+    assert {arm.reason for arm in lost} == {"diverged: The loss is not finite."}
     assert f"{lost[0].name} {lost[0].reason}" in said
-    best = max(race.active, key=lambda each: hidden(each.config, 60.0))
+    best = max(race.active, key=lambda arm: hidden(arm.config, 60.0))
     assert (best.config.dimension, best.config.learning_rate) == (300, 0.003)
     with pytest.raises(NcfbenchError, match="No arm is left. .* diverged: The loss"):
         hold(lambda config, seconds: math.nan)
@@ -241,15 +241,15 @@ def test_a_search_goes_on_beside_whoever_leads(hold, recall):
     leader once that is at rest, and the other beside the one that then leads.
     """
     race, said = hold(recall)
-    best = max(race.active, key=lambda each: hidden(each.config, 60.0))
+    best = max(race.active, key=lambda arm: hidden(arm.config, 60.0))
     assert (best.config.dimension, best.config.learning_rate) == (300, 0.003)
     assert best.config.loss == "softmax"
     waves = [line for line in said if "were tried" in line]
     assert len(waves) >= 2
-    names = [each.name for each in race.firsts]
+    names = [arm.name for arm in race.firsts]
     assert len(set(names)) == len(names)
-    left = [each for each in race.firsts if each.status is Status.LEFT]
-    assert any("in a wave" in each.reason for each in left)
+    left = [each for arm in race.firsts if arm.status is Status.LEFT]
+    assert any("in a wave" in arm.reason for arm in left)
     assert 0.7 * 300 < race.clock.spent <= 300
     # Two of the best get further seeds; they are equal here.
     seeded = [*{arm.name: arm.first.config for arm in race.arms if arm.seed}.values()]
@@ -324,7 +324,7 @@ def test_one_that_cannot_come_near_leaves_a_wave(hold):
         return 0.05 + (0.5 if is_usual else 0.1) * (1 - math.exp(-2 * seconds))
 
     race, _ = hold(only_usual)
-    reasons = {each.reason.partition(": ")[2] for each in race.firsts}
+    reasons = {arm.reason.partition(": ")[2] for arm in race.firsts}
     assert "cannot come near its leader" in reasons
 
 
