@@ -54,12 +54,12 @@ def test_settings_of_a_preset_that_another_encoder_lacks_are_left_out():
 
 
 def test_a_program_names_a_preset_too(monkeypatch):
-    made = []
+    configs = []
     monkeypatch.setattr(
-        training, "run_and_blend", lambda config, *_, **__: made.append(config) or 1
+        training, "run_and_blend", lambda config, *_, **__: configs.append(config) or 1
     )
     training.train(dataset="tiny", preset="good", dimension=40)
-    assert made == [complete({**PRESETS["good"], "dataset": "tiny", "dimension": 40})]
+    assert configs == [complete({**PRESETS["good"], "dataset": "tiny", "dimension": 40})]
 
 
 def test_a_run_ends_beside_the_floors(data_dir, tmp_path):
@@ -67,9 +67,9 @@ def test_a_run_ends_beside_the_floors(data_dir, tmp_path):
     data = tmp_path / "data"
     without = shutil.ignore_patterns(kept_floors.FILE)  # other tests may have fitted some
     shutil.copytree(data_dir / "tiny", data / "tiny", ignore=without)
-    settings = "--encoder bow --loss softmax --epochs 1 --batch-size 64 --set dimension=4"
-    words = ["run", "--dataset", "tiny", *settings.split(), "--set", "word_dimension=4", "--quiet"]
-    words += ["--data-dir", str(data), "--runs-dir", str(tmp_path)]
+    settings = "--dataset tiny --encoder bow --loss softmax --epochs 1 --batch-size 64"
+    words = ["run", *settings.split(), "--set", "dimension=8", "--set", "word_dimension=8"]
+    words += ["--quiet", "--data-dir", data, "--runs-dir", tmp_path]
     command = f"ncfbench floor tiny --data-dir {data}".replace(" ", "")
 
     def offers_floors(answer):
@@ -78,35 +78,30 @@ def test_a_run_ends_beside_the_floors(data_dir, tmp_path):
 
     assert offers_floors(invoke(*words))
 
-    rows = floors.floor("tiny", floors=["profile"], data_dir=data, say=lambda text: None).rows
-    kept = data / "tiny" / kept_floors.FILE
-    others = rows[0] | {"floor": "ridge", "data_fingerprint": "another split"}
-    tables.write_rows(kept, [*rows, others], FLOOR)
-
-    recall = rows[0]["test_recall_at_50"]
-    answer = invoke(*words)
-    check(answer, 0, f"Without training: profile {recall:.3f} (", "This run's recall@50, ")
-    assert "ridge" not in answer.stdout
-    found = json.loads(invoke(*words, "--json").stdout)
-    (floor,) = found["floors"]
+    (row,) = floors.floor("tiny", floors=["profile"], data_dir=data, say=lambda text: None).rows
+    kept, recall = data / "tiny" / kept_floors.FILE, row["test_recall_at_50"]
+    tables.write_rows(kept, [row, row | {"floor": "ridge", "data_fingerprint": "another"}], FLOOR)
+    printed = invoke(*words)
+    check(printed, 0, f"Without training: profile {recall:.3f} (", "This run's recall@50, ")
+    assert "ridge" not in printed.stdout
+    answer = json.loads(invoke(*words, "--json").stdout)
+    (floor,) = answer["floors"]
     assert (floor["floor"], floor["test_recall_at_50"]) == ("profile", recall)
-    evaluated = tables.read_rows(Path(found["folder"]) / "evaluation.parquet", EVALUATION)
-    (own,) = (row for row in evaluated if row["split"] == "test")
+    evaluated = tables.read_rows(Path(answer["folder"]) / "evaluation.parquet", EVALUATION)
+    (of_run,) = (evaluation for evaluation in evaluated if evaluation["split"] == "test")
     users, items = (
-        np.subtract(own[name], rows[0][f"test_{name}"]) for name in ("user_recalls", "item_shares")
+        np.subtract(of_run[name], row[f"test_{name}"]) for name in ("user_recalls", "item_shares")
     )
-    gap, n = found["test_recall_at_50"] - recall, len(items)
+    gap, n = answer["test_recall_at_50"] - recall, len(items)
     error = math.hypot(users.std(ddof=1) / len(users) ** 0.5, np.sqrt(n / (n - 1) * items @ items))
-    is_level = abs(gap) <= 2 * error
-    assert floor["above_by"] == pytest.approx(gap)
-    assert floor["above_by_error"] == pytest.approx(error)
-    assert f"profile ({gap:+.3f} ± {error:.3f})." in answer.stdout
-    assert floor["this_run"] == ("level" if is_level else "passes" if gap > 0 else "below")
+    assert (floor["above_by"], floor["above_by_error"]) == pytest.approx((gap, error))
+    assert f"profile ({gap:+.3f} ± {error:.3f})." in printed.stdout
+    word = "level" if abs(gap) <= 2 * error else "passes" if gap > 0 else "below"
+    assert floor["this_run"] == word
+    assert answer["blend"] is None, "recall of so few validation items is 1, and chooses no weight"
 
-    assert found["blend"] is None, "recall of so few validation items is 1, and chooses no weight"
     kept.write_bytes(b"damaged")
-    answer = invoke(*words)
-    check(answer, 0, "Skipped floors.parquet: ")
-    assert offers_floors(answer)
-    fitted = invoke(*words, "--preset", "good", "--again")
-    check(fitted, 0, "Without training: ", "ridge 0.")
+    printed = invoke(*words)
+    check(printed, 0, "Skipped floors.parquet: ")
+    assert offers_floors(printed)
+    check(invoke(*words, "--preset", "good", "--again"), 0, "Without training: ", "ridge 0.")
