@@ -2,8 +2,7 @@
 
     python benchmarks/audit_frameworks.py torch jax
 
-Records are kept in
-``results/frameworks-cpu.json``; the table of ``docs/audit.md`` is made of them.
+``results/frameworks-cpu.json`` keeps the records of which the table of ``docs/audit.md`` is made.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import framework_losses as losses
 
@@ -25,7 +23,6 @@ from ncfbench.linting.lint import Lint, lint_loss
 FOLDER = Path(__file__).resolve().parent
 RECORDS = FOLDER / "results" / "frameworks-cpu.json"
 PAGE = FOLDER.parent / "docs" / "audit.md"
-Framework: TypeAlias = Literal["jax", "torch"]
 BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
 ST = "sentence-transformers"
 MNRL = "sentence_transformers.sentence_transformer.losses:MultipleNegativesRankingLoss"
@@ -34,12 +31,11 @@ MERLIN, HSTU = "Merlin 23.12, rewritten", "HSTU (generative-recommenders), rewri
 METRIC = "pytorch-metric-learning"
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A loss to judge.
 
     Attributes:
-        package: its distribution; of a rewrite, the source that it follows.
+        package: its distribution; of a rewrite in JAX, the source that it follows.
         loss: an import path, a function or a class.
         options: arguments of the loss that are not left at their defaults.
     """
@@ -47,8 +43,8 @@ class Entry:
     name: str
     package: str
     loss: Any
-    framework: Framework = "torch"
-    options: Mapping[str, Any] = field(default_factory=dict)
+    framework: Literal["jax", "torch"] = "torch"
+    options: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def key(self) -> str:
@@ -84,11 +80,6 @@ def is_installed(entry: Entry) -> bool:
         return False
 
 
-def judge(entry: Entry) -> Lint:
-    """Judge an entry's loss."""
-    return lint_loss(entry.loss, options_=entry.options)
-
-
 def record(entry: Entry, found: Lint) -> dict[str, Any]:
     """Return what is kept of a judgement."""
     lint = found.as_json()
@@ -121,22 +112,18 @@ def page_part(records: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    found: dict[str, str] = {}
-    for finding in _shown(row):
-        right = f"{short(finding['value'])} for {short(finding['expected'])}"
-        mark = "" if finding["severity"] == "error" else ", a warning"
-        found.setdefault(finding["code"], f"`{finding['code']}` ({right}{mark})")
+    shown: dict[str, str] = {}
+    for finding in row["findings"]:
+        if finding["severity"] != "note":  # a note is no fault
+            right = f"{short(finding['value'])} for {short(finding['expected'])}"
+            mark = "" if finding["severity"] == "error" else ", a warning"
+            shown.setdefault(finding["code"], f"`{finding['code']}` ({right}{mark})")
     return [
         f"{row['package']} {row['version']}".strip(),
         row["name"],
-        ", ".join(found.values()) or "none",
+        ", ".join(shown.values()) or "none",
         row["objective"] or "-",
     ]
-
-
-def _shown(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the errors and warnings; a note is no fault."""
-    return [finding for finding in row["findings"] if finding["severity"] != "note"]
 
 
 def write_page(records: Mapping[str, Mapping[str, Any]]) -> None:
@@ -148,22 +135,19 @@ def write_page(records: Mapping[str, Mapping[str, Any]]) -> None:
 
 def main() -> None:
     """Judge the entries of some frameworks, keep records, and write the page's table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("frameworks", nargs="*", help="jax, torch; none: the page only")
     parser.add_argument("--only", default="", help="part of a package or name")
     arguments = parser.parse_args()
-    kept = json.loads(RECORDS.read_text("utf-8")) if RECORDS.exists() else {}
+    kept = json.loads(RECORDS.read_text("utf-8"))
     for entry in ENTRIES:
         if entry.framework in arguments.frameworks and arguments.only in entry.key:
-            begin = time.perf_counter()
-            found = judge(entry)
-            kept[entry.key] = record(entry, found)
-            codes = ", ".join(f"{finding.code} ({finding.severity})" for finding in found.findings)
-            print(
-                f"{entry.key}: {codes or 'none'}  ({time.perf_counter() - begin:.1f} s)", flush=True
-            )
-            kept = {finding.key: kept[finding.key] for finding in ENTRIES if finding.key in kept}
-            RECORDS.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+            lint = lint_loss(entry.loss, options_=entry.options)
+            kept[entry.key] = record(entry, lint)
+            codes = [f"{finding.code} ({finding.severity})" for finding in lint.findings]
+            print(f"{entry.key}: {', '.join(codes) or 'none'}", flush=True)
+    kept = {entry.key: kept[entry.key] for entry in ENTRIES if entry.key in kept}
+    RECORDS.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     write_page(kept)
 
 

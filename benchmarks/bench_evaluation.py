@@ -1,8 +1,6 @@
 """The share of evaluation in a run, and whether a second start of the same run compiles anything.
 
-    python benchmarks/bench_evaluation.py CITEULIKE [MOVIELENS ...]
-
-The names are of prepared data sets, in $NCFBENCH_DATA_DIR or ./data. Each run starts twice, with a
+Each run starts twice, with a
 cache of compiled programs of its own; the ledger of the second start has the shares.
 """
 
@@ -52,8 +50,3 @@ def rows(datasets: Iterable[str]) -> Iterator[tuple[str, float, float]]:
             what = f"{dataset}, {name}: {wall:.1f} s, most for {first} and {second}"
             yield f"{what}; evaluation, %", 100 * seconds["evaluation"] / wall, MOST_SHARE
             yield f"{dataset}, {name}: programs compiled", compiled, MOST_COMPILED
-
-
-if __name__ == "__main__":
-    for what, figure, target in rows(sys.argv[1:] or ["citeulike"]):
-        print(f"{figure:6.2f} (at most {target:.0f})  {what}", flush=True)

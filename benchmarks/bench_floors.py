@@ -1,14 +1,11 @@
 """Ridge regression: the choice of its penalty, and its accuracy, beside one exact fit.
 
-    python benchmarks/bench_floors.py CITEULIKE [MOVIELENS ...]
-
 The exact fit is a Cholesky factor of the Gram matrix, as `ncfbench floor` had for each penalty.
 Seconds are of the processor, so that other work on the machine changes them little.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable, Iterator
 
@@ -53,8 +50,3 @@ def of_dataset(dataset: str) -> Iterator[tuple[str, float, float]]:
     yield f"{name}: choice of the penalty over one exact fit", choice / exact, CHOICE_TARGET
     yield f"{name}: conjugate gradients over an exact fit", quick / exact, FIT_TARGET
     yield f"{name}: difference in recall@50", abs(recall - exact_recall), RECALL_TARGET
-
-
-if __name__ == "__main__":
-    for what, figure, target in rows(sys.argv[1:] or ["citeulike"]):
-        print(f"{figure:8.4f} (at most {target:g})  {what}", flush=True)

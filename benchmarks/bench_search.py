@@ -4,6 +4,7 @@ minutes' advice find what a reference search of 100 trials finds, and name what 
     python benchmarks/bench_search.py --data-dir DIR   # 30 cells of 10 minutes on a quiet machine
     python benchmarks/bench_search.py --cells 'anime/*' --resume
     python benchmarks/bench_search.py --show
+    python benchmarks/bench_search.py choices          # what each choice is worth; trains nothing
 
 Each cell is a data set whose reference search is kept (search_reference.py), and a first seed of
 all candidates. Advice gets the default question and its budget, in a process and a folder of its
@@ -18,64 +19,79 @@ own, and everything in it counts.
   best trial by validation. The same of validation recall, which decides, stands beside it.
 - Time: training seconds, with those of the features, in which the recommended arm reaches 0.95 of
   its own best validation recall, over those of the soonest trial. Wanted: at most 1.3.
+
+*Choices*: of the trials of each search the best validation recall with a value of a choice, as a
+share of the best of all, and the seconds of training, with those of features, of the soonest trial
+that has the value to 0.9 of the best of all. The search tried more often what did well, and ended
+trials that had less than 0.7 of the best after a fifth of their time: a plus sign says that this
+happened to the best trial of a value, which may be worth more.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from harness import RESULTS, TINY, Benchmark, Found, environment_notes
+from harness import RESULTS, Benchmark, Found, environment_notes
 from measuring import ncfbench, time_to
-from search_reference import RECALL, SEARCHES, Trial, read
+from search_reference import RECALL, SEARCHES, Trial, best, read
 
 from ncfbench.advice.space import Space
+from ncfbench.errors import CheckFailedError
 from ncfbench.reporting.frames import grouped
+from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
 from ncfbench.statistics.ranking import SHARE
 from ncfbench.timing import allocator
 
-
-@dataclass(frozen=True)
-class Cell:
-    """A data set, the first seed, and the wall time of a race."""
-
-    dataset: str
-    seed: int = 0
-    budget_seconds: float = 600.0
-
-
-SETS = ("cite", "plots", "anime", "yelp", "debian", "ml-time")
+SETS = {
+    "cite": "CiteULike",
+    "plots": "plots",
+    "anime": "anime",
+    "yelp": "Yelp",
+    "debian": "Debian",
+    "ml-time": "ML by time",
+}
 SEEDS = 5
 SPREAD, LEAST_TRAINING, TIMES = 0.02, 0.6, 1.3
 """Targets: see above."""
+CHOICES = {
+    "loss": ("softmax", "log", "sg"),
+    "sampler": ("strat-ns", "ns", "neg"),
+    "encoder": ("bow", "cnn", "mlp", "mf"),
+    "user_tower": ("history", "table"),
+}
+SHARE_OF_ALL = 0.9
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Quality over seconds of training.
+class Cell(NamedTuple):
+    """A data set and the first seed."""
 
-    Attributes:
-        before: seconds of the features, which come first.
-    """
+    dataset: str
+    seed: int
+
+
+class Curve(NamedTuple):
+    """Quality over seconds of training; seconds of the features come before."""
 
     seconds: Sequence[float]
     validation: Sequence[float]
     test: Sequence[float]
     before: float = 0.0
 
-    @cached_property
+    @property
     def top(self) -> int:
-        """Place of the best validation."""
+        """Index of the best validation."""
         return int(np.argmax(self.validation))
 
     def time_to(self, level: float) -> float:
@@ -87,31 +103,28 @@ class Curve:
 
 
 class Search(Benchmark):
-    """A cell for each data set whose reference search is kept."""
+    """A cell for each data set and seed."""
 
     name, file, rounds = "search", RESULTS / "search-cpu.json", 1
     options: ClassVar = {"searches": (SEARCHES, "the folder of the reference searches")}
     places = ("searches",)
 
     def cells(self, options: argparse.Namespace) -> Mapping[str, Cell]:
-        sets, seconds = ([TINY], 60.0) if options.quick else (SETS, 600.0)
-        there = {path.name.partition(".")[0] for path in options.searches.glob("*.json.gz")}
-        found = [Cell(name, 2 * at, seconds) for name in sets for at in range(SEEDS)]
-        return {f"{cell.dataset}/{cell.seed}": cell for cell in found if cell.dataset in there}
+        cells = [Cell(name, 2 * at) for name in SETS for at in range(SEEDS)]
+        return {f"{cell.dataset}/{cell.seed}": cell for cell in cells}
 
     def measure(self, name: str, cell: Cell, options: argparse.Namespace) -> Found:
         """Ask for advice, and compare what it recommends with the reference."""
         reference = read(options.searches / f"{cell.dataset}.json.gz")
-        answer = ask(cell, options.data_dir)
-        return compare(reference, answer)
+        return compare(reference, ask(cell, options.data_dir))
 
     def missed(self, cells: Sequence[Found]) -> list[str]:
         """Return the targets that are missed."""
         lines = []
-        for name, own in _by_set(cells).items():
-            if _spread(own) > SPREAD:
-                lines.append(f"{name}: validation recalls differ by {_spread(own):.1%}.")
-            if len({found["verdict"] for found in own}) > 1:
+        for name, rows in _by_set(cells).items():
+            if _spread(rows) > SPREAD:
+                lines.append(f"{name}: validation recalls differ by {_spread(rows):.1%}.")
+            if len({found["verdict"] for found in rows}) > 1:
                 lines.append(f"{name}: the answers differ.")
         for found in cells:
             if found["training_share"] < LEAST_TRAINING:
@@ -128,7 +141,11 @@ class Search(Benchmark):
             Col("question", "cell"),
             Col("arm", "name"),
             Col("validation", "validation", ".3f"),
-            Col("share of 100 trials'", _validation_share, ".3f"),
+            Col(
+                "over 100 trials'",
+                lambda row: row["validation"] / row["reference_validation"],
+                ".3f",
+            ),
             Col("test", "recall", ".3f"),
             Col("their best", "reference_recall", ".3f"),
             Col("s to 0.95", "seconds", ".3g"),
@@ -138,8 +155,7 @@ class Search(Benchmark):
             Col("floor's", "floor", ".3f"),
             Col("training", "training_share", ".2f"),
         ]
-        title = "Advice of ten minutes, beside a search of 100 trials"
-        yield Table.of(title, columns, cells)
+        yield Table.of("Advice of ten minutes, beside a search of 100 trials", columns, cells)
         columns = [
             Col("data", lambda row: row[0]),
             Col("questions", lambda row: len(row[1])),
@@ -161,73 +177,62 @@ def _spread(cells: Sequence[Found]) -> float:
     return float(max(recalls) / min(recalls) - 1)
 
 
-def _validation_share(found: Found) -> float:
-    return float(found["validation"] / found["reference_validation"])
-
-
 def ask(cell: Cell, data_dir: Path) -> dict[str, Any]:
     """Return the answer of a new race, and the curve of what it recommends as ``arm``."""
-    words = [
-        "advise",
-        cell.dataset,
-        "--json",
-        f"--budget={cell.budget_seconds:.0f}s",
-        f"--set=seed={cell.seed}",
-    ]
+    words = ["advise", cell.dataset, "--json", "--budget=10m"]
     with tempfile.TemporaryDirectory(prefix="ncfbench-search-") as folder:
-        words += [f"--data-dir={data_dir}", f"--runs-dir={folder}"]
+        words += [f"--set=seed={cell.seed}", f"--data-dir={data_dir}", f"--runs-dir={folder}"]
         # The reference's trials have the allocator that Python has.
-        answer: dict[str, Any] = json.loads(ncfbench(words, {allocator.VARIABLE: "none"}).output)
-        (best,) = (each for each in answer["arms"] if each["status"] == "recommended")
-        records = [runs.read(Path(answer["folder"]) / name) for name in best["runs"]]
-    curves = [_evaluated(record) for record in records]
+        code, output = ncfbench(words, {allocator.VARIABLE: "none"})
+        if code:
+            raise CheckFailedError(f"advise ended with {code}.")
+        answer: dict[str, Any] = json.loads(output)
+        (best_arm,) = (arm for arm in answer["arms"] if arm["status"] == "recommended")
+        records = [runs.read(Path(answer["folder"]) / name) for name in best_arm["runs"]]
+    column = f"validation_{RECALL}"
+    curves = [[row for row in of.curve if row[column] is not None] for of in records]
     record, rows = records[0], curves[0]
-    seconds = record.summary["full_iteration_seconds"]
+    pace = record.summary["full_iteration_seconds"]
     return answer | {
-        "name": best["name"],
-        "mean_validation": fmean(max(row[f"validation_{RECALL}"] for row in c) for c in curves),
+        "name": best_arm["name"],
+        "mean_validation": fmean(max(row[column] for row in curve) for curve in curves),
         "arm": {
-            "seconds": [row["iteration"] * seconds for row in rows],
-            "validation": [row[f"validation_{RECALL}"] for row in rows],
+            "seconds": [row["iteration"] * pace for row in rows],
+            "validation": [row[column] for row in rows],
             "test": [row[f"test_{RECALL}"] for row in rows],
             "before": record.feature_seconds,
         },
     }
 
 
-def _evaluated(record: runs.RunRecord) -> list[Mapping[str, Any]]:
-    return [row for row in record.curve if row[f"validation_{RECALL}"] is not None]
-
-
 def compare(reference: Mapping[str, Any], answer: Mapping[str, Any]) -> Found:
     """Return the figures of a cell, from its reference and the answer with its arm."""
-    trials = [each for each in reference["trials"] if each["validation"]]
-    curves = [curve_of(each, reference) for each in trials]
-    own = Curve(**answer["arm"])
-    best = max(curves, key=lambda curve: curve.validation[curve.top])
-    level = SHARE * own.validation[own.top]
-    soonest = min([own, *curves], key=lambda curve: curve.time_to(level))
-    floors = [each["test_recall_at_50"] for each in answer["floors"]]
-    against = any(line.startswith("Training is not") for line in answer["deploy"]["lines"])
-    seconds = own.time_to(level)
+    curves = [curve_of(trial, reference) for trial in reference["trials"] if trial["validation"]]
+    arm = Curve(**answer["arm"])
+    first = max(curves, key=lambda curve: curve.validation[curve.top])
+    level = SHARE * arm.validation[arm.top]
+    seconds, soonest = arm.time_to(level), min(curve.time_to(level) for curve in [arm, *curves])
+    deploy = answer["deploy"]
+    against = any(line.startswith("Training is not") for line in deploy["lines"])
+    floors = [floor["test_recall_at_50"] for floor in answer["floors"]]
     return {
-        "trials": len(trials),
-        "reference_recall": best.test[best.top],
-        "reference_validation": best.validation[best.top],
-        "recall": own.test[own.top],
-        "validation": own.validation[own.top],
-        "recall_share": own.test[own.top] / best.test[best.top],
+        "trials": len(curves),
+        "reference_recall": first.test[first.top],
+        "reference_validation": first.validation[first.top],
+        "recall": arm.test[arm.top],
+        "validation": arm.validation[arm.top],
+        "recall_share": arm.test[arm.top] / first.test[first.top],
         "seconds": seconds,
-        "soonest_seconds": soonest.time_to(level),
-        "time_ratio": seconds / soonest.time_to(level),
+        "soonest_seconds": soonest,
+        "time_ratio": seconds / soonest,
         "floor": max(floors, default=None),
         "name": answer["name"],
         "mean_validation": answer["mean_validation"],
-        "verdict": answer["deploy"]["what"] + " (not worth training)" * against,
-        "deployed_validation": answer["deploy"]["validation_recall"],
-        "deployed_recall": answer["deploy"]["recall"],
+        "verdict": deploy["what"] + " (not worth training)" * against,
+        "deployed_validation": deploy["validation_recall"],
+        "deployed_recall": deploy["recall"],
         "training_share": answer["training_seconds"] / answer["spent_seconds"],
-        "lines": answer["deploy"]["lines"],
+        "lines": deploy["lines"],
     }
 
 
@@ -236,13 +241,54 @@ def curve_of(trial: Trial, reference: Mapping[str, Any]) -> Curve:
     config, pace = Space({}, {}).config(trial["config"]), trial["iteration_seconds"]
     seconds = [iteration * pace for iteration in trial["iterations"]]
     reads = config.reads_item_features or config.reads_history_features
-    return Curve(
-        seconds,
-        trial["validation"],
-        trial["test"],
-        before=reference["feature_seconds"] * reads,
-    )
+    before = reference["feature_seconds"] * reads
+    return Curve(seconds, trial["validation"], trial["test"], before)
+
+
+class Worth(NamedTuple):
+    """The worth of a value of a choice: share of the best recall, seconds to 0.9 of it, and whether
+    the best of its trials was ended early, as hopeless.
+    """
+
+    share: float
+    seconds: float
+    is_cut: bool = False
+
+
+def worth(search: Mapping[str, Any], choice: str, value: str) -> Worth | None:
+    """Return what a value is worth in a search; None where no trial has it."""
+    trials: Sequence[Trial] = [trial for trial in search["trials"] if trial["validation"]]
+    top = max(map(best, trials))
+    tried = [trial for trial in trials if trial["config"].get(choice) == value]
+    if not tried:
+        return None
+    seconds = min(curve_of(trial, search).time_to(SHARE_OF_ALL * top) for trial in tried)
+    first = max(tried, key=best)
+    return Worth(best(first) / top, seconds, first["status"] == "hopeless")
+
+
+def choices_table() -> Table:
+    """Return the table of docs/results.md: the soonest value of each choice first."""
+    searches = {name: read(SEARCHES / f"{name}.json.gz") for name in SETS}
+
+    def cell(choice: str, name: str) -> str:
+        worths = {value: worth(searches[name], choice, value) for value in CHOICES[choice]}
+        tried = [(value, of) for value, of in worths.items() if of is not None]
+        tried.sort(key=lambda row: (row[1].seconds, -row[1].share))
+        return ", ".join(f"{value} {_shown(of)}" for value, of in tried)
+
+    cols = [Col(name.replace("_", " "), partial(cell, name)) for name in CHOICES]
+    title = "Best recall, and seconds to 0.9 of the best of all"
+    return Table.of(title, [Col("", SETS.get), *cols], [*SETS])
+
+
+def _shown(worth: Worth) -> str:
+    seconds = f"{worth.seconds:.3g} s" if math.isfinite(worth.seconds) else "never"
+    return f"{worth.share:.2f}{'+' if worth.is_cut else ''} ({seconds})"
 
 
 if __name__ == "__main__":
-    Search().main()
+    if sys.argv[1:] == ["choices"]:
+        show(make_console(), choices_table())
+    else:
+        Search().main()

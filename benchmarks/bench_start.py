@@ -1,7 +1,5 @@
 """How long a user waits for the answer to a mistake, and for a run's first line.
 
-    python benchmarks/bench_start.py
-
 Each command is a process of its own. A mistake counts by its processor time, user and system; the
 first line by the clock.
 """
@@ -84,8 +82,3 @@ def rows() -> Iterator[tuple[str, float, float]]:
             yield command, seconds, MISTAKE_SECONDS
         first = seconds_to_first_line(FIRST_LINE.split(), folder)
         yield f"first line of {FIRST_LINE}", first, FIRST_LINE_SECONDS
-
-
-if __name__ == "__main__":
-    for what, seconds, target in rows():
-        print(f"{seconds:6.2f} s (at most {target:.1f})  {what}", flush=True)

@@ -1,7 +1,5 @@
 """The step of cheap encoders over the machine's limit: bytes and flops at its measured rates.
 
-    python benchmarks/bench_step.py CITEULIKE [YELP ...]
-
 The limit counts what an iteration cannot do without: it reads and writes the weights and both
 moments of the distinct users and words of its batch once, and multiplies users by items three
 times. Rates are the best of a copy of rows and of a product of the batch's shapes.
@@ -10,7 +8,6 @@ times. Rates are the best of a copy of rows and of a product of the batch's shap
 from __future__ import annotations
 
 import itertools
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -22,7 +19,6 @@ import numpy as np
 from ncfbench.config import complete
 from ncfbench.data import open_dataset
 from ncfbench.models.towers import DeviceContent
-from ncfbench.timing import allocator
 from ncfbench.training.loop import timed_loops
 
 TARGET, BLOCKS, ITERATIONS = 2.0, 40, 4
@@ -64,9 +60,3 @@ def rows(datasets: Iterable[str]) -> Iterator[tuple[str, float, float]]:
         limit = 6 * 4 * width * distinct / rate + 3 * product
         what = f"{name}, {width}: {1e3 * min(times):.2f} ms, limit {1e3 * limit:.2f} ms"
         yield what, float(min(times) / limit), TARGET
-
-
-if __name__ == "__main__":
-    allocator.restart()
-    for what, figure, target in rows(sys.argv[1:] or ["citeulike"]):
-        print(f"{figure:6.2f} (at most {target:g})  {what}", flush=True)

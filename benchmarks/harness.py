@@ -1,17 +1,15 @@
-"""The harness of the benchmarks: cells, arms in turn, processes apart, results in JSON, tables.
+"""The harness of the benchmarks: cells, results in JSON, tables.
 
 A benchmark is a :class:`Benchmark`: it names its cells, measures one, and makes the tables of those
 that are kept. The file is written after each cell. ``--resume`` keeps the cells that were measured
-with the same settings, environment, code and data.
+with the same settings, environment, commit and data.
 """
 
 from __future__ import annotations
 
 import argparse
 import fnmatch
-import hashlib
 import json
-import shlex
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -19,14 +17,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
-from measuring import ncfbench
-
 from ncfbench.config import Locations
-from ncfbench.data.store import read_manifest
+from ncfbench.data import open_dataset
 from ncfbench.errors import (
     INTERRUPTED_EXIT_CODE,
     CheckFailedError,
-    DataError,
     NcfbenchError,
     UsageError,
 )
@@ -38,16 +33,6 @@ from ncfbench.timing import environment
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results"
-CITEULIKE = "citeulike --text title,tags --min-count 3"
-TINY = "bench-tiny"
-"""The data set of ``--quick``."""
-PREPARE = {
-    "citeulike": f"{CITEULIKE} --max-length 40",
-    "movielens": "custom --links links.csv.gz --items items.csv --lsa 0 --name movielens"
-    "  # MovieLens 1M with plots; columns user,item and item,title,genres,plot",
-    TINY: "synthetic --users 120 --items 400 --links 1500",
-}
-"""Words after ``ncfbench prepare``, by data set. Synthetic ones are made where they are missing."""
 
 Found: TypeAlias = dict[str, Any]
 """Figures of a cell, with its ``cell``, ``settings``, ``rounds``, ``environment_key``, ``code``,
@@ -60,7 +45,7 @@ class Benchmark(ABC):
 
     Attributes:
         options: default and help of each option beside those of all benchmarks. The type is the
-            default's; an empty list takes an option several times, None any text.
+            default's; an empty list takes an option several times.
         places: options that change nothing that is measured.
         file: where results are kept by default.
         rounds: of a cell, by default.
@@ -74,9 +59,8 @@ class Benchmark(ABC):
 
     @abstractmethod
     def cells(self, options: argparse.Namespace) -> Mapping[str, Any]:
-        """Return what can be measured, by name; with ``options.quick`` cells of a moment.
-
-        The data set of a cell is its ``dataset``, or else that of the options.
+        """Return what can be measured, by name. The data set of a cell is its ``dataset``, or else
+        that of the options.
         """
 
     @abstractmethod
@@ -87,11 +71,7 @@ class Benchmark(ABC):
     def tables(
         self, cells: Sequence[Found], environments: Mapping[str, Any]
     ) -> Iterable[Table | str]:
-        """Return tables and lines about cells that are kept.
-
-        Args:
-            environments: descriptions by key.
-        """
+        """Return tables and lines about cells that are kept; environments are described by key."""
 
     def missed(self, cells: Sequence[Found]) -> list[str]:
         """Return the targets that are missed, a sentence each."""
@@ -137,21 +117,19 @@ class Benchmark(ABC):
         )
         add = parser.add_argument
         add("--cells", default="*", help="names or patterns, separated by commas")
-        add("--rounds", type=int, help=f"of a cell (default {self.rounds})")
-        add("--quick", action="store_true", help="tiny cells, to try it out")
+        add("--rounds", type=int, default=self.rounds, help="of a cell (default %(default)s)")
         add("--json", type=Path, metavar="FILE", default=self.file, help="keep the results here")
         add("--resume", action="store_true", help="keep what FILE has of the same everything")
         add("--show", action="store_true", help="print what FILE holds, and measure nothing")
         add("--data-dir", type=Path, default=Locations.of().data_dir)
         for name, (default, text) in self.options.items():
-            kind: dict[str, Any] = {"type": str if default is None else type(default)}
+            kind: dict[str, Any] = {"type": type(default)}
             if isinstance(default, bool | list):
                 kind = {"action": "append" if isinstance(default, list) else "store_true"}
             add(f"--{name.replace('_', '-')}", default=default, help=text, **kind)
         options = parser.parse_args(words)
         if (options.resume or options.show) and not options.json:
             parser.error("--resume and --show need --json FILE.")
-        options.rounds = options.rounds or (2 if options.quick else self.rounds)
         return options
 
     def _measure_all(
@@ -161,24 +139,26 @@ class Benchmark(ABC):
         options: argparse.Namespace,
         problems: list[NcfbenchError],
     ) -> None:
-        described, code = environment.describe(), code_fingerprint(self)
-        given = {name: getattr(options, name) for name in self.options}
+        described = environment.describe()
+        same = {
+            "settings": {key: getattr(options, key) for key in {*self.options} - {*self.places}},
+            "environment_key": described["key"],
+            "code": described["commit"],
+        }
         for number, (name, cell) in enumerate(cells.items(), 1):
-            wanted = {
-                "cell": name,
-                "settings": {each: given[each] for each in given if each not in self.places},
-                "environment_key": described["key"],
-                "code": code,
-            }
-            said, begin = f"{name} ({number} of {len(cells)})", time.perf_counter()
+            wanted, begin = {"cell": name, **same}, time.perf_counter()
             try:
                 dataset = getattr(cell, "dataset", getattr(options, "dataset", None))
                 if dataset is not None:
-                    wanted["data_fingerprint"] = prepared(dataset, options.data_dir)
-                if options.resume and _is_kept(result, wanted, options.rounds):
-                    say(f"{said}: kept")
+                    opened = open_dataset(dataset, data_dir=options.data_dir)
+                    wanted["data_fingerprint"] = opened.fingerprint
+                is_kept = options.resume and any(
+                    found["rounds"] >= options.rounds and wanted.items() <= found.items()
+                    for found in result["cells"]
+                )
+                say(f"{name} ({number} of {len(cells)}): {'kept' if is_kept else 'measuring'}")
+                if is_kept:
                     continue
-                say(f"{said}: measuring")
                 figures = self.measure(name, cell, options)
             except NcfbenchError as error:
                 say(f"Error: {name}: {error}")
@@ -189,7 +169,10 @@ class Benchmark(ABC):
                 "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 "wall_seconds": round(time.perf_counter() - begin, 1),
             }
-            _put(result, {**wanted, **when, **figures}, list(cells))
+            rows = {found["cell"]: found for found in result["cells"]}
+            rows[name] = {**wanted, **when, **figures}
+            ordered = dict.fromkeys([*cells, *rows])
+            result["cells"] = [rows[key] for key in ordered if key in rows]
             result["environments"][described["key"]] = described
             if options.json:
                 write_result(options.json, result)
@@ -205,48 +188,13 @@ def choose_cells(patterns: str, cells: Mapping[str, Any]) -> dict[str, Any]:
     for pattern in wanted:
         if not fnmatch.filter(cells, pattern):
             raise UsageError(f"--cells: no cell {pattern!r}. Valid: {', '.join(cells)}.")
-    return {
-        name: cell
-        for name, cell in cells.items()
-        if any(fnmatch.fnmatch(name, pattern) for pattern in wanted)
-    }
-
-
-def prepared(dataset: str, data_dir: Path) -> str:
-    """Return a data set's fingerprint; a synthetic one of :data:`PREPARE` is made if it is missing.
-
-    Raises:
-        DataError: it is missing; the message has the command that prepares it.
-    """
-    given, hash_sign, comment = PREPARE.get(dataset, dataset).partition("  #")
-    words = [*given.split(), f"--data-dir={data_dir}"]
-    if given.startswith("synthetic") and read_manifest(data_dir, dataset) is None:
-        words.append(f"--name={dataset}")
-        ncfbench(["prepare", *words])
-    manifest = read_manifest(data_dir, dataset)
-    if manifest is None:
-        line = shlex.join(["ncfbench", "prepare", *words]) + hash_sign + comment
-        raise DataError(f"no data set {dataset} in {data_dir}. Prepare it:\n  {line}")
-    return str(manifest["fingerprint"])
-
-
-def code_fingerprint(benchmark: Benchmark) -> str:
-    """Return twelve hexadecimal digits of the source of the program and of a benchmark."""
-    own, package = (
-        Path(sys.modules[name].__file__ or "") for name in (type(benchmark).__module__, "ncfbench")
-    )
-    digest = hashlib.sha256()
-    for path in [*sorted(package.parent.rglob("*.py")), own]:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
+    chosen = {name for pattern in wanted for name in fnmatch.filter(cells, pattern)}
+    return {name: cell for name, cell in cells.items() if name in chosen}
 
 
 def say(text: str) -> None:
     """Show a message."""
     print(text, file=sys.stderr, flush=True)
-
-
-# --- the file
 
 
 def read_result(path: Path | None, name: str) -> Found:
@@ -261,25 +209,7 @@ def read_result(path: Path | None, name: str) -> Found:
     result: Any = tables.read_json(path)
     if not isinstance(result, dict) or result.get("benchmark") != name:
         raise UsageError(f"{path} is no result of this benchmark. Use another file.")
-    return {"environments": {}, **result}
-
-
-def _is_kept(result: Found, wanted: Mapping[str, Any], rounds: int) -> bool:
-    return any(
-        found.get("rounds", 0) >= rounds
-        and all(found.get(key) == value for key, value in wanted.items())
-        for found in result["cells"]
-    )
-
-
-def _put(result: Found, found: Found, order: Sequence[str]) -> None:
-    """Put a cell in the place of the same one, in the order of the grid."""
-
-    def place(cell: Found) -> int:
-        return order.index(cell["cell"]) if cell["cell"] in order else len(order)
-
-    others = [cell for cell in result["cells"] if cell["cell"] != found["cell"]]
-    result["cells"] = sorted([*others, found], key=place)
+    return result
 
 
 def write_result(path: Path, result: Found) -> None:
@@ -288,7 +218,7 @@ def write_result(path: Path, result: Found) -> None:
     Raises:
         DataError: the file cannot be written.
     """
-    used = {cell.get("environment_key") for cell in result["cells"]}
+    used = {cell["environment_key"] for cell in result["cells"]}
     known = {key: value for key, value in result["environments"].items() if key in used}
     cells = ",\n".join(map(json.dumps, result["cells"]))
     head = json.dumps({"benchmark": result["benchmark"], "environments": known})
@@ -303,10 +233,9 @@ def environment_notes(
 ) -> Iterator[str]:
     """Yield where and when cells were measured, and whether environment and code were the same."""
     for key in dict.fromkeys(found["environment_key"] for found in cells):
-        if key in environments:
-            where = environments[key]
-            jax = where["packages"]["jax"]
-            yield f"{where['cpu']}, {where['cores']} cores, jax {jax}, environment {key}."
+        where = environments[key]
+        jax = where["packages"]["jax"]
+        yield f"{where['cpu']}, {where['cores']} cores, jax {jax}, environment {key}."
     times = sorted(found["time"] for found in cells)
     yield f"Measured {times[0]} to {times[-1]}."
     for kind, what in (("environment_key", "environment"), ("code", "source code")):

@@ -22,23 +22,17 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness import FOLDER, say
-from measuring import command as run_command
+from measuring import ncfbench
 
 from ncfbench.config import Locations
 from ncfbench.data.store import read_manifest
-from ncfbench.errors import (
-    INTERRUPTED_EXIT_CODE,
-    CheckFailedError,
-    DataError,
-    NcfbenchError,
-)
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, DataError, NcfbenchError
 from ncfbench.storage import tables
 
 PLAN = FOLDER / "results.toml"
@@ -64,9 +58,7 @@ def call(words: Sequence[str]) -> int:
     Raises:
         KeyboardInterrupt: it was interrupted.
     """
-    code = run_command([sys.executable, "-m", "ncfbench", *words], shows=True).exit_code
-    if code == INTERRUPTED_EXIT_CODE:
-        raise KeyboardInterrupt
+    code, _ = ncfbench(words, shows=True)
     if code:
         say(f"Error: ncfbench {shlex.join(words)} ended with {code}.")
     return code
@@ -122,24 +114,20 @@ def make(folder: dict[str, Any], options: argparse.Namespace) -> Iterator[int]:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Parse and make."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--plan", type=Path, default=PLAN, metavar="FILE.toml")
     parser.add_argument("--folder", action="append", metavar="NAME", help="only this one")
     parser.add_argument("--data-dir", type=Path, default=Locations.of().data_dir)
     parser.add_argument("--runs-dir", type=Path, default=Locations.of().runs_dir / "results")
     parser.add_argument("--results", type=Path, default=FOLDER.parent / "results")
     options = parser.parse_args(words)
-    folders = {
-        folder["name"]: folder for folder in tomllib.loads(options.plan.read_text())["folder"]
-    }
+    plan = tomllib.loads(options.plan.read_text())["folder"]
+    names = [folder["name"] for folder in plan]
     for name in options.folder or ():
-        if name not in folders:
-            parser.error(f"--folder: no folder {name!r}. Valid: {', '.join(folders)}.")
-    codes = {}
+        if name not in names:
+            parser.error(f"--folder: no folder {name!r}. Valid: {', '.join(names)}.")
+    chosen = [folder for folder in plan if folder["name"] in (options.folder or names)]
     try:
-        chosen = [folders[name] for name in options.folder or folders]
         codes = {folder["name"]: [prepare(folder, options.data_dir)] for folder in chosen}
         for folder in chosen:
             if codes[folder["name"]] == [0]:

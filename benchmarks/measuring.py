@@ -8,45 +8,21 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from unittest.mock import patch
 
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError
 from ncfbench.statistics.curves import iterations_to
 from ncfbench.timing import allocator
 
-if TYPE_CHECKING:  # it imports JAX, which most processes here do without
-    from ncfbench.training.loop import TimedLoop
-
 Key = TypeVar("Key")
 MOST_CALLS = 2000
 Arm: TypeAlias = Callable[[int], float]
 """Runs something so many times, and returns the seconds of all."""
-
-
-def timed(function: Callable[..., Any], *arguments: Any) -> Arm:
-    """Return the arm that calls a function and waits for JAX each time."""
-    import jax
-
-    def run(count: int) -> float:
-        begin = time.perf_counter()
-        for _ in range(count):
-            jax.block_until_ready(function(*arguments))
-        return time.perf_counter() - begin
-
-    return run
-
-
-def block(loop: TimedLoop, account: str, iterations: int) -> float:
-    """Return the seconds of a block of a training loop, of its account ``full`` or ``step``."""
-    loop.take_samples()
-    (loop.full_block if account == "full" else loop.step_block)(iterations)
-    return next(sample.seconds for sample in loop.samples if sample.kind == account)
 
 
 def interleaved(
@@ -65,27 +41,24 @@ def interleaved(
         for arm in random.Random(number).sample(list(arms), len(arms)):
             if number == 0:
                 arms[arm](1)
-            each = arms[arm](counts[arm]) / counts[arm]
+            taken = arms[arm](counts[arm]) / counts[arm]
             if number:
-                seconds[arm].append(each)
+                seconds[arm].append(taken)
             else:
-                counts[arm] = min(max(int(block_seconds / each), 1), MOST_CALLS)
+                counts[arm] = min(max(int(block_seconds / taken), 1), MOST_CALLS)
     return seconds
 
 
 def time_to(level: float, points: Iterable[tuple[float, float]]) -> float:
-    """Return when a value first comes up to a level, linear between two looks; infinity if it does
-    not.
+    """Return when a value first comes up to a level, linear between two evaluations; infinity if it
+    does not.
 
     Args:
-        points: time and value of each look.
+        points: time and value of each evaluation.
     """
     times, values = zip(*points, strict=True)
     reached = iterations_to(-level, times, [-value for value in values])
     return math.inf if reached is None else reached
-
-
-# --- processes
 
 
 @contextmanager
@@ -110,17 +83,11 @@ def process() -> Iterator[Callable[..., Any]]:
         yield ask
 
 
-class Finished(NamedTuple):
-    """A program that ended."""
-
-    exit_code: int
-    output: str
-
-
-def command(
-    words: Sequence[str], *, variables: Mapping[str, str] | None = None, shows: bool = False
-) -> Finished:
-    """Run a program to its end; Ctrl-C reaches it too, and gives it the time to save.
+def ncfbench(
+    words: Sequence[str], variables: Mapping[str, str] | None = None, *, shows: bool = False
+) -> tuple[int, str]:
+    """Run a command of ncfbench to its end, and return its exit code and output. Ctrl-C reaches it
+    too, and gives it the time to save.
 
     Args:
         variables: of its environment, beside this one's.
@@ -129,27 +96,14 @@ def command(
     Raises:
         KeyboardInterrupt: it was interrupted.
     """
-    stdout = None if shows else subprocess.PIPE
+    command, stdout = [sys.executable, "-m", "ncfbench", *words], None if shows else subprocess.PIPE
     environment = {**os.environ, **(variables or {})}
-    with subprocess.Popen(words, stdout=stdout, text=True, env=environment) as child:
+    with subprocess.Popen(command, stdout=stdout, text=True, env=environment) as child:
         try:
             output, _ = child.communicate()
         except KeyboardInterrupt:
             child.wait()
             raise
-    return Finished(child.returncode, output or "")
-
-
-def ncfbench(words: Sequence[str], variables: Mapping[str, str] | None = None) -> Finished:
-    """Run a command of ncfbench to its end, and return it with its output.
-
-    Raises:
-        CheckFailedError: it failed.
-        KeyboardInterrupt: it was interrupted.
-    """
-    done = command([sys.executable, "-m", "ncfbench", *words], variables=variables)
-    if done.exit_code == INTERRUPTED_EXIT_CODE:
+    if child.returncode == INTERRUPTED_EXIT_CODE:
         raise KeyboardInterrupt
-    if done.exit_code:
-        raise CheckFailedError(f"ncfbench {words[0]} ended with {done.exit_code}.")
-    return done
+    return child.returncode, output or ""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from ncfbench.catalog import LossFamily
@@ -32,18 +32,9 @@ without compiling.
 """
 
 
-# --- encoders: PyTorch's own layers, named as ours are
-
-
-class EncoderInput(NamedTuple):
-    """The items of a batch, as the peer's encoders see them."""
-
-    tokens: torch.Tensor
-    """int64[V, L], cut to the longest text of the batch."""
-    present: torch.Tensor
-    """bool[V, L]: where a word is that was not removed."""
-    lengths: torch.Tensor
-    """int64[V]."""
+# --- encoders: PyTorch's own layers, named as ours are. Of the items of a batch they get tokens,
+# int64[V, L], cut to the longest text; present, bool[V, L], where a word is that was not removed;
+# and lengths, int64[V].
 
 
 class Convolution(nn.Module):
@@ -57,11 +48,10 @@ class Convolution(nn.Module):
         )
         self.dense = nn.Linear(config.filters, config.dimension)
 
-    def forward(self, texts: EncoderInput) -> torch.Tensor:
-        words = self.words(texts.tokens) * texts.present.unsqueeze(-1)
+    def forward(self, tokens: Tensor, present: Tensor, lengths: Tensor) -> Tensor:
+        words = self.words(tokens) * present.unsqueeze(-1)
         activity = functional.relu(self.convolution(words.transpose(1, 2)))
-        length = texts.tokens.shape[1]
-        in_text = torch.arange(length, device=activity.device) < texts.lengths.unsqueeze(1)
+        in_text = torch.arange(tokens.shape[1]) < lengths.unsqueeze(1)
         return self.dense((activity * in_text.unsqueeze(1)).amax(dim=2))
 
 
@@ -80,23 +70,16 @@ class Lstm(nn.Module):
             self.lstm.bias_hh_l0[units : 2 * units] = 1.0
         self.lstm.bias_hh_l0.requires_grad_(False)
 
-    def forward(self, texts: EncoderInput) -> torch.Tensor:
-        to_front = (~texts.present).int().argsort(dim=1, stable=True)
-        lengths = texts.present.sum(dim=1)
-        packed = nn.utils.rnn.pack_padded_sequence(
-            self.words(texts.tokens.gather(1, to_front)),
-            lengths.clamp(min=1).cpu(),
-            batch_first=True,
-            enforce_sorted=False,
-        )
+    def forward(self, tokens: Tensor, present: Tensor, lengths: Tensor) -> Tensor:
+        words = self.words(tokens.gather(1, (~present).int().argsort(dim=1, stable=True)))
+        left = present.sum(dim=1)
+        options = {"batch_first": True, "enforce_sorted": False}
+        packed = nn.utils.rnn.pack_padded_sequence(words, left.clamp(min=1), **options)
         _, (last, _) = self.lstm(packed)
-        return self.dense(last[0] * (lengths > 0).unsqueeze(1))
+        return self.dense(last[0] * (left > 0).unsqueeze(1))
 
 
-ENCODERS: Mapping[str, Callable[[RunConfig, Dataset], Any]] = {
-    "cnn": Convolution,
-    "lstm": Lstm,
-}
+ENCODERS: Mapping[str, Callable[[RunConfig, Dataset], Any]] = {"cnn": Convolution, "lstm": Lstm}
 
 
 # --- the model
@@ -140,20 +123,19 @@ class Peer(nn.Module):
                 value = np.array(leaf_of(parameters, name))
                 parameter.copy_(turned(name, torch.from_numpy(value)))
 
-    def embed_items(self, batch: Tensors) -> torch.Tensor:
+    def embed_items(self, batch: Tensors) -> Tensor:
         """Return g of a batch's items; dropout in training mode only."""
         items = batch.links.items
         tokens = self.tokens[items, : batch.longest]
         present = tokens > 0
         if self.training and self.config.word_dropout > 0:
             present &= torch.rand(tokens.shape) >= self.config.word_dropout
-        texts = EncoderInput(tokens, present, self.lengths[items])
-        vectors = self.encoder(texts)
+        vectors = self.encoder(tokens, present, self.lengths[items])
         if self.training and self.config.item_dropout > 0:
             vectors = functional.dropout(vectors, self.config.item_dropout)
         return functional.normalize(vectors, dim=1) if self.config.normalize else vectors
 
-    def forward(self, batch: Tensors) -> torch.Tensor:
+    def forward(self, batch: Tensors) -> Tensor:
         """Return the objective of a batch: the links' losses and the users' penalty."""
         links = batch.links
         raw = self.user_tower["vectors"](links.users)
@@ -173,16 +155,16 @@ OURS = {
 
 def named(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return a model's trained parameters by the names of ours."""
-    found = {}
+    trained = {}
     for path, module in model.named_modules():
         weight = "embedding" if isinstance(module, nn.Embedding) else "kernel"
         for last, parameter in module.named_parameters(recurse=False):
             name = f"{path}.{weight if last == 'weight' else last}"
             for theirs, ours in OURS.items():
-                name = name.replace(f".{theirs}", f".{ours}")
+                name = name.replace(theirs, ours)
             if parameter.requires_grad:
-                found[name] = parameter
-    return found
+                trained[name] = parameter
+    return trained
 
 
 def leaf_of(parameters: Any, name: str) -> np.ndarray:
@@ -192,7 +174,7 @@ def leaf_of(parameters: Any, name: str) -> np.ndarray:
     return np.asarray(parameters[...])
 
 
-def turned(name: str, value: torch.Tensor) -> torch.Tensor:
+def turned(name: str, value: Tensor) -> Tensor:
     """Reverse the axes of a kernel, which lie the other way round in ours."""
     return value.permute(*reversed(range(value.ndim))) if name.endswith("kernel") else value
 
@@ -212,7 +194,7 @@ class PeerLoop:
         trained = [parameter for parameter in peer.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=peer.config.learning_rate, fused=True)
         compiled: Any = peer if mode is None else torch.compile(peer, mode=mode, dynamic=False)
-        self.objective: Callable[[Tensors], torch.Tensor] = compiled
+        self.objective: Callable[[Tensors], Tensor] = compiled
 
     def run(self, iterations: int) -> float:
         """Return the seconds of some iterations; on a CPU operations end when they return."""
@@ -263,7 +245,5 @@ def gradient(
     peer.load(parameters)
     loss = peer(Tensors.of(batch, config.family, dataset))
     loss.backward()
-    found = named(peer).items()
-    return float(loss.detach()), {
-        name: turned(name, parameter.grad).numpy() for name, parameter in found
-    }
+    gradients = {name: turned(name, of.grad).numpy() for name, of in named(peer).items()}
+    return float(loss.detach()), gradients

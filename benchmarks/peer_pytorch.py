@@ -24,8 +24,8 @@ import jax
 import numpy as np
 import peer_model
 import torch
-from harness import TINY, Benchmark, Found, say
-from measuring import Arm, block, interleaved, process, timed
+from harness import Benchmark, Found, say
+from measuring import Arm, interleaved, process
 
 from ncfbench.auditing.gradients import flat
 from ncfbench.catalog import find_loss, find_sampler
@@ -36,12 +36,10 @@ from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Col, Table, under
-from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.statistics.intervals import ratio_of_medians
 from ncfbench.timing import allocator, environment
-from ncfbench.training.loop import timed_loops
+from ncfbench.training.loop import TimedLoop, timed_loops
 from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
@@ -71,12 +69,9 @@ class Peers(Benchmark):
     places = ("encoder",)
 
     def cells(self, options: argparse.Namespace) -> Mapping[str, str]:
-        if options.quick:
-            options.dataset, options.encoder = TINY, "cnn"
-            options.samplers, options.batches, options.eager_only = "iid,strat-ns", 2, True
-            sizes = ("batch_size=16", "dimension=8", "word_dimension=8", "filters=8")
-            options.set = [*options.set, *sizes]
-        require_cpu()
+        if (platform := jax.default_backend()) != "cpu":
+            message = f"JAX computes on {platform}, PyTorch on the CPU: set JAX_PLATFORMS=cpu."
+            raise UsageError(message)
         family, names = find_loss(options.loss).family, options.samplers.split(",")
         options.chosen = [name for name in names if family in find_sampler(name).families]
         if not options.chosen:
@@ -107,26 +102,11 @@ class Peers(Benchmark):
         cell, where = cells[0], environments[cells[0]["environment_key"]]
         yield (
             "PyTorch / ours: PyTorch's quickest arm over our step, both on batches that are ready;"
-            " / full: over our iterations with the sampler at work, which PyTorch is spared;"
-            " sampling: the seconds of building a batch, with nothing beside it, over those of"
-            " full."
+            " / full: over our iterations with the sampler at work, which PyTorch is spared."
             f" {cell['device_name']}, {where['cores']} cores,"
             f" float32, jax {where['packages']['jax']}, torch {cell['torch']},"
             f" {cell['torch_threads']} threads, {where['time']}"
         )
-
-
-# --- measuring
-
-
-def require_cpu() -> None:
-    """Refuse a comparison of two devices.
-
-    Raises:
-        UsageError: JAX computes on an accelerator.
-    """
-    if (platform := jax.default_backend()) != "cpu":
-        raise UsageError(f"JAX computes on {platform}, PyTorch on the CPU: set JAX_PLATFORMS=cpu.")
 
 
 def compare(
@@ -150,13 +130,10 @@ def compare(
             loop.full_block(options.batches)
             for account in ("step", "full"):
                 arms[name, account] = partial(block, loop, account)
-            sampler = make_sampler(dataset.graph, config, Streams(config.seed))
-            arms[name, "sampling"] = timed(next, sampler.batches(0, loop.item_slots))
-        block_seconds = 0.02 if options.quick else BLOCK_SECONDS
-        seconds = interleaved(arms, options.rounds, block_seconds)
+        seconds = interleaved(arms, options.rounds, BLOCK_SECONDS)
         for name, loop in loops.items():
-            own = {arm: times for (of, arm), times in seconds.items() if of == name}
-            rows[name] = own | {"item_slots": loop.item_slots}
+            times = {arm: taken for (of, arm), taken in seconds.items() if of == name}
+            rows[name] = times | {"item_slots": loop.item_slots}
     return rows
 
 
@@ -198,7 +175,11 @@ def on_host(node: Any) -> Any:
     return np.array(node[...])
 
 
-# --- tables
+def block(loop: TimedLoop, account: str, iterations: int) -> float:
+    """Return the seconds of a block of a training loop, of its account ``full`` or ``step``."""
+    loop.take_samples()
+    (loop.full_block if account == "full" else loop.step_block)(iterations)
+    return next(sample.seconds for sample in loop.samples if sample.kind == account)
 
 
 def median(row: Row, arm: str) -> float:
@@ -206,26 +187,11 @@ def median(row: Row, arm: str) -> float:
     return float(np.median(row[arm]))
 
 
-def best_arm(row: Row) -> str:
-    """Return PyTorch's quickest arm."""
-    return min((arm for arm in MODES if arm in row), key=lambda arm: median(row, arm))
-
-
-def overhead(row: Row) -> float:
-    """Return full / step."""
-    return median(row, "full") / median(row, "step")
-
-
-def sampling_share(row: Row) -> float:
-    """Return the seconds of building a batch over those of a full iteration, as a median."""
-    return float(np.median(np.divide(row["sampling"], row["full"])))
-
-
 def cell_table(cell: Found) -> Table:
     """Return the table of one encoder: a row for each sampler."""
     settings = cell["settings"]
     title = f"{settings['dataset']}, {cell['cell']}, {settings['loss']}, float32"
-    arms = MODES if "compiled" in next(iter(cell["samplers"].values())) else ["eager"]
+    arms = [*MODES] if "compiled" in next(iter(cell["samplers"].values())) else ["eager"]
     columns = [
         Col("sampler", "title"),
         Col("items", "item_slots"),
@@ -235,11 +201,10 @@ def cell_table(cell: Found) -> Table:
         Col("interval", lambda row: row["ratio"][1:], interval(".2f")),
         Col("/ full", "by_full", ".2f"),
         Col("full / step", "overhead", ".2f"),
-        Col("sampling %", "share", ".1f", 100),
     ]
     rows = []
     for name, row in cell["samplers"].items():
-        best = row[best_arm(row)]
+        best = row[min(arms, key=lambda arm: median(row, arm))]
         rows.append(
             {
                 "title": find_sampler(name).title,
@@ -247,8 +212,7 @@ def cell_table(cell: Found) -> Table:
                 **{arm: 1e3 * median(row, arm) for arm in (*arms, "step", "full")},
                 "ratio": ratio_of_medians(best, row["step"]),
                 "by_full": ratio_of_medians(best, row["full"])[0],
-                "overhead": overhead(row),
-                "share": sampling_share(row),
+                "overhead": median(row, "full") / median(row, "step"),
             }
         )
     return Table.of(title, columns, rows)

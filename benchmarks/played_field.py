@@ -30,11 +30,7 @@ class PlayedField(Field):
     """A field of recorded curves, by the names of their arms."""
 
     def __init__(
-        self,
-        metric: Metric,
-        clock: PlayedClock,
-        curves: Mapping[str, Points],
-        startup: float,
+        self, metric: Metric, clock: PlayedClock, curves: Mapping[str, Points], startup: float
     ) -> None:
         super().__init__(metric, Path(), clock)
         self.played, self.curves, self.startup = clock, curves, startup
@@ -75,9 +71,8 @@ def played_race(
     curves: Mapping[str, Points], question: Question, startup: float = 0.0
 ) -> tuple[Race, PlayedField]:
     """Return a race of curves that has not begun, and its field."""
-    clock = PlayedClock(
-        question.budget_seconds, make_clock(question.budget_seconds).reserve_seconds
-    )
+    budget = question.budget_seconds
+    clock = PlayedClock(budget, make_clock(budget).reserve_seconds)
     field = PlayedField(question.metric, clock, curves, startup)
     arms = [PlayedArm(Command(name, name), field, n) for n, name in enumerate(curves)]
     return Race(clock, [*arms], question=question), field

@@ -17,7 +17,6 @@ import argparse
 import dataclasses
 import gzip
 import json
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +45,6 @@ from ncfbench.training.turns import Turns
 
 SEARCHES = Path(__file__).resolve().parent / "results" / "searches"
 LEADERS = 5
-"""A neighbour is one of a leader, of this many."""
 BLOCK = 1 / 30
 """Share of the longest training between two moments at which a trial can be evaluated."""
 GROWTH = 1.4
@@ -55,14 +53,12 @@ HOPELESS = (1 / 5, 0.7)
 """Share of the longest training after which a trial ends that has less than this share of the best
 recall that any trial had by the same clock.
 """
-LEAST_ROWS = 4
+LEAST_ROWS, LEAST_SECONDS = 4, 2.0
+"""Evaluations and training of a trial that may rest."""
 TRIED_ITERATIONS = 20
 """Iterations by which a trial's pace is known before it begins."""
-LEAST_SECONDS = 2.0
-"""Training of a trial that may rest."""
 RECALL = "recall_at_50"
-ENDLESS = {"epochs": 10_000}
-"""A trial ends by its recall or its time."""
+ENDLESS = {"epochs": 10_000}  # a trial ends by its recall or its time
 Trial = dict[str, Any]
 
 
@@ -73,29 +69,24 @@ def main() -> None:
     parser.add_argument("dataset")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=45.0, help="longest training of a trial")
-    parser.add_argument("--until", type=float, default=np.inf, help="stop after this many seconds")
-    parser.add_argument("--data-dir", type=Path, default=None)
+    parser.add_argument("--data-dir", type=Path, default=Locations.of().data_dir)
     parser.add_argument("--folder", type=Path, default=SEARCHES)
     given = parser.parse_args()
-    began, path = time.monotonic(), given.folder / f"{given.dataset}.json.gz"
+    path = given.folder / f"{given.dataset}.json.gz"
     keep_compiled(print)
-    locations = Locations.of(given.data_dir)
-    dataset = open_dataset(given.dataset, data_dir=locations.data_dir)
+    dataset = open_dataset(given.dataset, data_dir=given.data_dir)
     space = Space.of(dataset, {"dataset": given.dataset} | ENDLESS, {})
     trials = read(path)["trials"] if path.exists() else []
     with suppress(KeyboardInterrupt), deferred_signals(print, "Stopping.") as interrupted:
-        while len(trials) < given.trials and time.monotonic() - began < given.until:
+        while len(trials) < given.trials:
             config, by = propose(space, trials)
-            trainer = TrialTrainer(dataset, locations, given.seconds, interrupted)
-            found = trainer.train(config, trials)
+            limits = (given.data_dir, given.seconds, interrupted)
+            found = train_trial(dataset, *limits, config, trials)
             trials.append({"config": space.point(config), "by": by} | found)
             write(path, dataset, trials)
             shown = " ".join(map(str, trials[-1]["config"].values()))
-            print(
-                f"{len(trials):3} best {max(map(best, trials)):.4f} {by} {best(found):.4f} in"
-                f" {(found['seconds'] or [0])[-1]:.0f} s  {shown} {found['status']}",
-                flush=True,
-            )
+            recalls = f"best {max(map(best, trials)):.4f} {by} {best(found):.4f}"
+            print(f"{len(trials):3} {recalls} {found['status']}  {shown}", flush=True)
             if len(trials) % 10 == 0:
                 jax.clear_caches()
 
@@ -143,69 +134,68 @@ def best(trial: Trial, clock: float = np.inf) -> float:
     return max((recall for at, recall in moments if at <= clock), default=0.0)
 
 
-@dataclasses.dataclass(frozen=True)
-class TrialTrainer:
-    """Trains a trial for so many seconds at most."""
-
-    dataset: Dataset
-    locations: Locations
-    longest: float
-    interrupted: Callable[[], bool]
-
-    def train(self, config: RunConfig, earlier: Sequence[Trial]) -> Trial:
-        """Train a trial; return its curve, by iterations and seconds of training."""
-        began = time.monotonic()
-        content = jax.block_until_ready(DeviceContent.of(self.dataset, [config]))
-        with timed_loops(self.dataset, content, {"": config}) as loops:
-            loops[""].full_block(1)
-            loops[""].full_block(TRIED_ITERATIONS)
-            iteration_seconds = loops[""].samples[-1].seconds / TRIED_ITERATIONS
-        every = max(round(BLOCK * self.longest / iteration_seconds), 1)
-        config = dataclasses.replace(config, probe_every=every)
-        scratch, errors = Path(tempfile.mkdtemp()), list[BaseException]()
-        others, names = OtherPrograms(), ("iterations", "seconds", "validation", "test")
-        found: Trial = {name: [] for name in names} | {"status": "longest"}
-        locations = Locations(self.locations.data_dir, scratch)
+def train_trial(
+    dataset: Dataset,
+    data_dir: Path,
+    longest: float,
+    interrupted: Callable[[], bool],
+    config: RunConfig,
+    earlier: Sequence[Trial],
+) -> Trial:
+    """Train a trial for ``longest`` seconds at most; return its curve, by iterations and seconds
+    of training.
+    """
+    began = time.monotonic()
+    content = jax.block_until_ready(DeviceContent.of(dataset, [config]))
+    with timed_loops(dataset, content, {"": config}) as loops:
+        loops[""].full_block(1)
+        loops[""].full_block(TRIED_ITERATIONS)
+        iteration_seconds = loops[""].samples[-1].seconds / TRIED_ITERATIONS
+    every = max(round(BLOCK * longest / iteration_seconds), 1)
+    config = dataclasses.replace(config, probe_every=every)
+    errors, others = list[BaseException](), OtherPrograms()
+    found: Trial = {"iterations": [], "seconds": [], "validation": [], "test": []}
+    found["status"] = "longest"
+    with tempfile.TemporaryDirectory() as scratch:
+        locations = Locations(data_dir, Path(scratch))
         failed = lambda _, error: errors.append(error)  # noqa: E731
         turns: Turns[str]
-        with Turns(self.dataset, content, locations, self.interrupted, failed) as turns:
+        with Turns(dataset, content, locations, interrupted, failed) as turns:
             turns.open("", config, progress=Progress(), stops_at_epochs=False)
-            folder = turns.runs[""].recorder.folder if turns.runs else None
-            self._fill(found, turns, earlier)
-        if folder is not None and (folder / "summary.parquet").exists():
-            found["iteration_seconds"] = runs.read(folder).summary["full_iteration_seconds"]
-        shutil.rmtree(scratch, ignore_errors=True)
-        if errors:
-            found["status"] = f"failed: {errors[0]}"[:200]
-        return found | {
-            "wall_seconds": round(time.monotonic() - began, 2),
-            "other_programs_cores": round(others.cores(), 2),
-        }
+            fill(found, turns, earlier, longest)
+        for record in runs.read_all(Path(scratch))[0]:
+            found["iteration_seconds"] = record.summary["full_iteration_seconds"]
+    if errors:
+        found["status"] = f"failed: {errors[0]}"[:200]
+    wall = round(time.monotonic() - began, 2)
+    return found | {"wall_seconds": wall, "other_programs_cores": round(others.cores(), 2)}
 
-    def _fill(self, found: Trial, turns: Turns[str], earlier: Sequence[Trial]) -> None:
-        evaluated = 0.0
-        while (run := turns.runs.get("")) is not None:
-            turns.take("", lambda run: next(train(run)))
-            clock = run.recorder.train_seconds
-            is_over = clock >= self.longest
-            if "" in turns.runs and (is_over or clock >= GROWTH * evaluated):
-                turns.take("", Run.evaluate)
-            row = run.recorder.last_row
-            if row is not None and row[f"validation_{RECALL}"] is not None:
-                evaluated = clock
-                found["iterations"].append(row["iteration"])
-                found["seconds"].append(round(clock, 3))
-                for name in ("validation", "test"):
-                    found[name].append(round(row[f"{name}_{RECALL}"], 5))
-            share, least = HOPELESS
-            best_of_all = max((best(trial, clock) for trial in earlier), default=0.0)
-            if clock > share * self.longest and best(found) < least * best_of_all:
-                found["status"] = "hopeless"
-            elif rests(found) and found["seconds"][-1] >= LEAST_SECONDS:
-                found["status"] = "rests"
-            if is_over or found["status"] != "longest":
-                turns.save()
-                turns.close("")
+
+def fill(found: Trial, turns: Turns[str], earlier: Sequence[Trial], longest: float) -> None:
+    """Train by turns until a trial is over, and note its evaluations."""
+    evaluated = 0.0
+    while (run := turns.runs.get("")) is not None:
+        turns.take("", lambda run: next(train(run)))
+        clock = run.recorder.train_seconds
+        is_over = clock >= longest
+        if "" in turns.runs and (is_over or clock >= GROWTH * evaluated):
+            turns.take("", Run.evaluate)
+        row = run.recorder.last_row
+        if row is not None and row[f"validation_{RECALL}"] is not None:
+            evaluated = clock
+            found["iterations"].append(row["iteration"])
+            found["seconds"].append(round(clock, 3))
+            for name in ("validation", "test"):
+                found[name].append(round(row[f"{name}_{RECALL}"], 5))
+        share, least = HOPELESS
+        best_of_all = max((best(trial, clock) for trial in earlier), default=0.0)
+        if clock > share * longest and best(found) < least * best_of_all:
+            found["status"] = "hopeless"
+        elif rests(found) and found["seconds"][-1] >= LEAST_SECONDS:
+            found["status"] = "rests"
+        if is_over or found["status"] != "longest":
+            turns.save()
+            turns.close("")
 
 
 def rests(found: Trial) -> bool:

@@ -12,12 +12,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
 from pathlib import Path
 
 from ncfbench.config import identity_of
-from ncfbench.reporting.render.terminal import make_console, show
-from ncfbench.reporting.table import Col, Table
 from ncfbench.runs import folder as runs
 from ncfbench.runs.curves import curve_of
 from ncfbench.runs.folder import RunRecord
@@ -28,21 +25,19 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 MEASURES = {"recall@50": "validation_recall_at_50", "probe loss": "probe_loss"}
 NAMES = {"citeulike": "cite", "movielens": "plots"}
 """Data sets that have a second name."""
-SHORT = "-20"
-"""Names end so of data whose texts are cut to 20 words."""
 
 
 def arms(folder: Path = RESULTS) -> dict[str, list[list[RunRecord]]]:
     """Return the runs of each arm with two seeds or more, by data set."""
-    found: dict[tuple[Path, str], list[RunRecord]] = {}
+    runs_of: dict[tuple[Path, str], list[RunRecord]] = {}
     for path in sorted(folder.iterdir()):
         for record in runs.read_all(path)[0]:
             arm = str(identity_of(record.config) | {"seed": None})
-            found.setdefault((path, arm), []).append(record)
+            runs_of.setdefault((path, arm), []).append(record)
     of_data: dict[str, list[list[RunRecord]]] = {}
-    for alike in found.values():
+    for alike in runs_of.values():
         if len(alike) > 1:
-            name = alike[0].config.dataset.removesuffix(SHORT)
+            name = alike[0].config.dataset.removesuffix("-20")  # texts cut to 20 words
             of_data.setdefault(NAMES.get(name, name), []).append(alike)
     return of_data
 
@@ -58,11 +53,8 @@ def spread(arms: Sequence[Sequence[RunRecord]], column: str) -> Spread | None:
         best = statistics.fmean(curve.level for curve in curves)
         level = (1 - SHARE) * (start if column == "probe_loss" else 0.0) + SHARE * best
         times = [curve.time_to(level) for curve in curves]
-        reached = [
-            math.log(at / curve.full_iteration_seconds)
-            for at, curve in zip(times, curves, strict=True)
-            if at
-        ]
+        pairs = zip(times, curves, strict=True)
+        reached = [math.log(at / curve.full_iteration_seconds) for at, curve in pairs if at]
         if len(reached) > 1:
             squares += statistics.variance(reached) * (len(reached) - 1)
             degrees += len(reached) - 1
@@ -73,25 +65,21 @@ def spreads() -> dict[str, dict[str, Spread]]:
     """Return the spread of each measure on each data set, by measure."""
     by_data = arms()
     return {
-        name: {data: found for data, own in by_data.items() if (found := spread(own, column))}
+        name: {data: of for data, seeds in by_data.items() if (of := spread(seeds, column))}
         for name, column in MEASURES.items()
     }
 
 
-def typical(own: Iterable[Spread]) -> float:
+def typical(spreads: Iterable[Spread]) -> float:
     """Return the geometric mean of deviations."""
-    return statistics.geometric_mean(spread.deviation for spread in own)
+    return statistics.geometric_mean(spread.deviation for spread in spreads)
 
 
 def main() -> None:
-    for name, own in spreads().items():
-        cols = [
-            Col("", itemgetter(0)),
-            Col("deviation", lambda row: f"{row[1].deviation:.2f}"),
-            Col("degrees of freedom", lambda row: str(row[1].degrees)),
-        ]
-        title = f"Log iterations to {SHARE:.0%} of {name}: {typical(own.values()):.2f} on average"
-        show(make_console(), Table.of(title, cols, [*own.items()]))
+    for name, rows in spreads().items():
+        print(f"Log iterations to {SHARE:.0%} of {name}: {typical(rows.values()):.2f} on average")
+        for data, of in rows.items():
+            print(f"{data:8} {of.deviation:.2f} ({of.degrees} degrees of freedom)")
 
 
 if __name__ == "__main__":

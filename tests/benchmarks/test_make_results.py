@@ -12,31 +12,21 @@ from ncfbench.sweeps.presets import preset_paths
 
 
 def test_commands_of_the_plan_are_valid(monkeypatch):
-    """Flags are parsed, presets exist, and both data sets have all claims' commands, and
-    the rivals.
-    """
+    """Flags are parsed, presets exist, and both data sets have all claims' commands."""
     for name in ("MOVIELENS_PLOTS", "MOVIELENS_100K", "MINILM", "ANIME", "YELP", "DEBIAN"):
         monkeypatch.setenv(name, "folder")
-    plan = tomllib.loads(script.PLAN.read_text())["folder"]
-    both = ["citeulike", "movielens"]
-    dear = ["citeulike-transformer", "citeulike-bert", "cite-bert", "anime-bert"]
-    rivals = [f"{name}-rivals" for name in both]
-    names = [both[0], "citeulike-encoders", both[1], *dear, *rivals]
-    names += ["good-start", "frozen-start"]
-    assert [folder["name"] for folder in plan] == names
-    for folder in plan:
-        sweeps = set()
-        for command in [*folder["commands"], *(f"prepare {one}" for one in folder["prepare"])]:
-            words = script.split(command)
-            parse(words)
-            if words[0] == "sweep":
-                sweeps.add(words[1])
-        if folder["name"] not in both:
-            assert sweeps <= {"rivals", "paper-speedup"}
-            continue
-        claims = {"paper-plain", "paper-recall", "paper-strata", "paper-negatives"}
-        assert claims | {"paper-coupling"} <= sweeps <= preset_paths().keys()
-        assert any(command.startswith("audit ") for command in folder["commands"])
+    sweeps = {}
+    for folder in tomllib.loads(script.PLAN.read_text())["folder"]:
+        commands = [*folder["commands"], *(f"prepare {of}" for of in folder["prepare"])]
+        words = [script.split(command) for command in commands]
+        for command in words:
+            parse(command)
+        sweeps[folder["name"]] = {name for kind, name, *_ in words if kind == "sweep"}
+    claims = {"paper-plain", "paper-recall", "paper-strata", "paper-negatives", "paper-coupling"}
+    for name in ("citeulike", "movielens"):
+        assert claims <= sweeps.pop(name) <= preset_paths().keys()
+    assert set().union(*sweeps.values()) == {"rivals", "paper-speedup"}
+    assert len(sweeps) == 9
 
 
 PLAN = """[[folder]]
@@ -86,10 +76,9 @@ def main(data_dir, tmp_path):
 
 def test_results_resume(main, tmp_path, monkeypatch, capsys):
     """Commands only leave what they were called with. An audit that ended is not repeated, also one
-    that found faults; what failed is.
+    that found faults; what failed is. Profiles stand beside the runs of another folder.
     """
-    called: list[list[str]] = []
-    codes: dict[str, int] = {}
+    called, codes = [], {}
 
     def call(words):
         called.append(words)
@@ -99,36 +88,26 @@ def test_results_resume(main, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(script, "call", call)
     assert main("--folder=absent") == 3, "its data are missing"
-    said = capsys.readouterr()
-    assert "absent: $NOWHERE_TO_BE_FOUND/links.csv: set this variable" in said.err
+    said = capsys.readouterr().err
+    assert "absent: $NOWHERE_TO_BE_FOUND/links.csv: set this variable" in said
     assert not called
-
-    def names(*words, code):
+    sweeps, rest = ["sweep"] * 2, ["report"] * 2
+    for code, names in (
+        (130, [*sweeps, "audit"]),
+        (3, [*sweeps, "audit", *rest]),
+        (6, [*sweeps, "audit", *rest]),
+        (6, [*sweeps, *rest]),
+    ):
+        codes["audit"] = code
         called.clear()
-        assert main("--folder=small", *words) == code
-        return [each[0] for each in called]
-
-    codes["audit"] = 130
-    assert names(code=130) == ["sweep", "sweep", "audit"]
-    codes["audit"] = 3
-    rest = ["report"] * 2
-    assert names(code=3) == ["sweep", "sweep", "audit", *rest]
-    codes["audit"] = 6
-    assert names(code=6) == ["sweep", "sweep", "audit", *rest]
-    assert names(code=6) == ["sweep", "sweep", *rest], "its faults are told again"
-    (tmp_path / "runs" / "small" / "steps.json").unlink()
-    codes["audit"] = 0
-    assert names(code=0) == ["sweep", "sweep", "audit", *rest]
-
-
-def test_profiles_stand_beside_the_runs_of_another_folder(main, tmp_path, monkeypatch):
-    called: list[list[str]] = []
-    monkeypatch.setattr(script, "call", lambda words: called.append(words) or 0)
+        assert main("--folder=small") == code
+        assert [words[0] for words in called] == names
+    called.clear()
     assert main("--folder=costs") == 0
     profile, export = called
-    own, kept = tmp_path / "runs" / "costs", tmp_path / "kept" / "costs"
-    assert profile[-1] == f"--runs-dir={own}"
-    assert export == ["report", f"--runs-dir={own}", f"--export={kept}"]
+    in_runs = f"--runs-dir={tmp_path / 'runs' / 'costs'}"
+    assert profile[-1] == in_runs
+    assert export == ["report", in_runs, f"--export={tmp_path / 'kept' / 'costs'}"]
 
 
 @pytest.mark.long
@@ -138,8 +117,7 @@ def test_results_are_made(main, tmp_path):
     kept = tmp_path / "kept" / "small"
     names = {run.name.split("-seed")[0] for run in read_all(kept)[0]}
     assert names == {"tiny-bow-sg-iid", "tiny-bow-sg-ns", "tiny-bow-sg-strat-ns"}
-    assert not [*kept.glob("tiny-*")]
-    assert not list(kept.rglob("checkpoints"))
+    assert not [*kept.glob("tiny-*"), *kept.rglob("checkpoints")]
     figures = {path.suffix for path in (kept / "figures").glob("targets*")}
     assert figures == {".svg", ".png"}
     steps = json.loads((tmp_path / "runs" / "small" / "steps.json").read_text())
