@@ -20,7 +20,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*
 LINKED = [
     *PAGES,
     *(path for pattern in ("*/README.md", "results/*/README.md") for path in ROOT.glob(pattern)),
-    ROOT / "benchmarks/boards.md",
+    ROOT / "benchmarks/results/boards.md",
     ROOT / "CHANGELOG.md",
 ]
 COMMANDS = [ROOT / "README.md", ROOT / "docs/data.md"]
