@@ -35,6 +35,7 @@ def test_growth_is_compiled_off_the_clock(growing, monkeypatch):
         loop.say = messages.append
         monkeypatch.setattr("time.perf_counter_ns", lambda: loop.trainer.traces * 10**9)
         while len({len(batch.items) for batch in loop._recent}) < 2:
+            assert loop.iteration < 40
             loop.full_block(3)
         loop.step_block(20)
         assert by_kind(loop, "step")[-1].iterations == 20

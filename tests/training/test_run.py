@@ -144,8 +144,8 @@ def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, optimizer
     config = complete(SMALL | {"sampler": "ns", "optimizer": optimizer, "user_tower": "history"})
     locations = Locations(data_dir, tmp_path / "turns")
     alone = training.run(RunPlan.of(config, Locations(data_dir, tmp_path / "alone")))
-    stops, folder, cut = [0.0, 0.004, 0.0, 0.0, 0.01], None, 7
-    while folder is None or runs.read(folder).summary["status"] != "finished":
+    stops = [0.0, 0.004, 0.0, 0.0, 0.01]
+    for cut in (7, 10**3):
         with turns_of(tiny, config, locations) as turns:
             turns.open("", config, stops_at_epochs=False)
             run = turns.runs[""]
@@ -160,8 +160,8 @@ def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, optimizer
             turns.save()
             if turns.runs:
                 assert_kept_best(runs.read(folder), tiny)
-        cut = 10**6
     ended = runs.read(folder)
+    assert ended.summary["status"] == "finished"
     last = ended.summary["iterations"]
     assert last == alone.summary["iterations"]
     arrays, expected = (
