@@ -84,6 +84,10 @@ def test_arms_are_ranked_at_their_common_clock():
     assert rank({"long": long, "slow": slow}) == ["slow", "long"]
     late = Standing(Curve([0.0], [2.0]), "ns")  # not yet evaluated: its only value counts
     assert rank({"long": long, "late": late, "slow": slow}) == ["late", "slow", "long"]
+    half = Standing(Curve([0, 1.5], [9, 5.5]), "ns")  # of the longest clock: the curves share it
+    assert rank({"long": long, "half": half, "slow": slow}) == ["slow", "half", "long"]
+    asleep = Standing(Curve([0, 2], [0.5, 0.5]), "ns", learned_at=None)
+    assert rank({"asleep": asleep, "long": long, "slow": slow}) == ["slow", "long", "asleep"]
 
 
 SPEEDS = [step / 5 for step in range(1, 101)]
@@ -133,6 +137,21 @@ def test_two_winners_of_one_sampler_outlive_an_early_leader():
     falling = curve(lambda t: 8 - 1.1 * math.log2(1 + t), clock)  # 3.5, and 2.2 at the horizon
     assert falling.level > resting.level
     assert can_win(Standing(falling, "ns"), Standing(resting, "strat"), horizon)
+
+
+@pytest.mark.parametrize(
+    ("losses", "leads", "wins"),
+    [
+        ([8, 6, 5, 3.9], [8, 3.2, 3.1, 3.05], True),  # 3.9 - 1.1, below 3.05 - 0.05 / 2
+        ([8, 5, 4.5, 3.9], [8, 3.2, 3.1, 3.05], False),  # 3.9 - 0.6
+        ([8, 5, 4.5, 3.9], [8, 3.05, 3.65, 3.05], True),  # below 3.05 and a noise of 0.3
+    ],
+)
+def test_an_arm_that_cannot_catch_up_may_go_lower(losses, leads, wins):
+    """The leader was at 3.9 after 3.4 s: 1.39 x 3.4 and 1.25 x 16 are less than 32."""
+    clock = [0, 4, 8, 16]
+    arm, leader = Standing(Curve(clock, losses), "ns"), Standing(Curve(clock, leads), "ns")
+    assert can_win(arm, leader, 32.0) == wins
 
 
 def test_what_lags_far_behind_late_is_dropped():
@@ -192,7 +211,7 @@ def test_a_smaller_rate_of_the_leaders_sampler_stays():
         "leader": arm(power(30, 1), 8.0, "strat-ns", learning_rate=0.03),
         "slower": arm(power(3, 1), 8.0, "strat-ns", learning_rate=0.01),
         "slowest": arm(power(1, 1), 8.0, "strat-ns", learning_rate=0.003),
-        "larger": arm(power(2, 1), 8.0, "strat-ns", learning_rate=0.1),
+        "larger": arm(power(5, 1), 8.0, "strat-ns", learning_rate=0.1),
         "rival": arm(power(8, 1), 8.0, "ns", learning_rate=0.01),
         "other": arm(power(4, 1), 8.0, "ns", learning_rate=0.003),
     }
