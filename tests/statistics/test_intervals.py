@@ -13,6 +13,7 @@ from ncfbench.statistics.intervals import (
     Difference,
     Estimate,
     Spread,
+    crossed,
     family_quantile,
     geometric,
     jackknife_error,
@@ -175,3 +176,14 @@ def test_a_jackknife_of_a_mean_is_its_standard_error():
     values = np.array([1.0, 4.0, 2.0, 7.0])
     without = (values.sum() - values) / 3
     assert jackknife_error(without) == pytest.approx(statistics.stdev(values) / 2)
+
+
+def test_errors_of_users_and_of_items_add():
+    """Over users the variance of a mean; over items n / (n - 1) times the sum of squares."""
+    by_user, by_item = np.array([0.3, 0.1, -0.1, 0.3]), np.array([0.1, 0.2, -0.15])
+    variance = statistics.variance(by_user) / 4 + 3 / 2 * (0.1**2 + 0.2**2 + 0.15**2)
+    assert crossed(by_user, by_item) == Difference(
+        pytest.approx(0.15), pytest.approx(math.sqrt(variance)), 2
+    )
+    assert crossed(by_user[:1], by_item) is None
+    assert crossed(by_user, by_item[:1]) is None

@@ -76,6 +76,8 @@ def test_spread_is_the_interquartile_range():
     ]
     assert spread([*rows, *left_out], "full") == pytest.approx((high - low) / middle)
     assert spread(rows[:1], "full") == 0
+    wide = [sample("full", seconds, 1) for seconds in (1.0, 1.0, 2.0, 9.0, 9.0)]
+    assert spread(wide, "full") == (9 - 1) / 2
     assert spread(rows, "step") is None
 
 
@@ -202,5 +204,6 @@ def test_levels_lie_where_the_curves_do():
     assert found == sorted(found, reverse=True)
     assert len(levels([arm([float(x) for x in range(500, 0, -1)], 1)])) == LEVELS
     assert levels([]) == []
+    assert levels([arm([9, 8], 1)]) == [8], "the first is of no training"
     trained = levels([evaluated([0.3, 0.4], 1)])
     assert trained == [-0.3, -0.4], "the first is of a trained model"
