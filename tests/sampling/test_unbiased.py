@@ -73,6 +73,12 @@ def test_expected_loss_of_all_draws_is_the_objective(
     assert expected_loss(five_nodes, config, family) == pytest.approx(exact, rel=1e-9)
 
 
+def test_shuffled_links_are_never_the_same(five_nodes):
+    """The other link of a pair is any of three; of four where each is drawn by itself."""
+    sampler = make_sampler(five_nodes, configure("ns", "pointwise"), Streams(0))
+    assert sampler.claims().shuffled_bias == pytest.approx((1 / 3) / (1 / 4) - 1)
+
+
 @pytest.mark.parametrize("fault", ["distinct once", "unmasked pairs", "diagonal kept"])
 def test_the_enumeration_finds_a_wrong_estimator(five_nodes, fault):
     """Three plausible mistakes in the shared weights; a proof that passed them would prove
