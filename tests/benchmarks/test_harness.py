@@ -9,7 +9,7 @@ import measuring
 import pytest
 from harness import Benchmark
 
-from ncfbench.errors import CheckFailedError, DataError, UsageError
+from ncfbench.errors import CheckFailedError
 from ncfbench.reporting.table import Col, Table
 
 DESCRIBED = {"key": "here", "cpu": "a small one", "commit": "one", "packages": {"jax": "0.10"}}
@@ -51,84 +51,67 @@ def described(monkeypatch):
 
 
 @pytest.fixture
-def run(described, tmp_path):
-    """Return the exit code of a benchmark."""
+def run(described, tmp_path, capsys):
+    """Return the exit code of a benchmark, what it says and what it keeps."""
 
     def run(bench, *words):
-        file = tmp_path / "deep" / "result.json"
+        file, code = tmp_path / "deep" / "result.json", 0
         try:
             bench.main(["--data-dir", str(tmp_path), "--json", str(file), *words])
         except SystemExit as error:
-            return int(error.code or 0)
-        return 0
+            code = error.code
+        return code, "".join(capsys.readouterr()), json.loads(file.read_text())
 
     return run
 
 
-def kept(tmp_path):
-    return json.loads((tmp_path / "deep" / "result.json").read_text())
-
-
-def test_resume_measures_what_has_changed(run, described, tmp_path, monkeypatch):
+def test_resume_measures_what_has_changed(run, described, monkeypatch):
     """More rounds, other settings, commit, environment or data, but not another place."""
-    bench, words = Fake(), ["--cells", "absent", "--resume"]
-    opened = Namespace(fingerprint="one")
+    bench, opened = Fake(), Namespace(fingerprint="one")
     monkeypatch.setattr(harness, "open_dataset", lambda *_, **__: opened)
-    changes = (
-        ([], {}, 1),
-        ([], {}, 1),
-        (["--place", "there"], {}, 1),
-        (["--rounds", "3"], {}, 1),
-        (["--factor", "2"], {}, 2),
-        (["--rounds", "7"], {}, 3),
-        ([], {"commit": "two"}, 4),
-        ([], {"key": "there"}, 5),
-    )
-    for more, change, count in changes:
-        described |= change
-        assert run(bench, *words, *more) == 0
-        assert len(bench.asked) == count, (more, change)
-    opened.fingerprint = "two"
-    assert run(bench, *words) == 0
-    assert len(bench.asked) == 6
-    assert [(cell["cell"], cell["figure"]) for cell in kept(tmp_path)["cells"]] == [("absent", 1)]
+    for more, count in (
+        ([], 1),
+        ([], 1),
+        (["--place", "there"], 1),
+        (["--rounds", "3"], 1),
+        (["--factor", "2"], 2),
+        (["--rounds", "7"], 3),
+        ({"commit": "two"}, 4),
+        ({"key": "there"}, 5),
+        ("two", 6),
+    ):
+        if isinstance(more, dict):
+            described |= more
+        elif isinstance(more, str):
+            opened.fingerprint = more
+        words = more if isinstance(more, list) else []
+        code, _, kept = run(bench, "--cells", "absent", "--resume", *words)
+        assert (code, len(bench.asked)) == (0, count), more
+    assert [(cell["cell"], cell["figure"]) for cell in kept["cells"]] == [("absent", 1)]
 
 
-def test_finished_cells_survive_what_goes_wrong(run, tmp_path, capsys):
-    """Ctrl-C, a cell that fails, a target that is missed, and a data set that is not there."""
-    assert run(Fake(b=KeyboardInterrupt()), "--cells", "a,b") == 130
-    captured = capsys.readouterr()
-    assert "and a line" in captured.out
-    assert "Go on with --resume" in captured.err
-    bench = Fake(b=CheckFailedError("no luck"))
-    assert run(bench, "--cells", "a,b", "--resume") == CheckFailedError.exit_code
-    assert bench.asked == ["b"]
-    assert "Error: b: no luck" in capsys.readouterr().err
-    assert run(Fake(b=11), "--cells", "b") == CheckFailedError.exit_code
-    assert "b is large" in capsys.readouterr().err
-    assert run(Fake(), "--cells", "a,absent") == DataError.exit_code
-    assert f"absent: Data set 'citeulike' is not prepared in {tmp_path}" in capsys.readouterr().err
-    result = kept(tmp_path)
-    assert [cell["cell"] for cell in result["cells"]] == ["a", "b"]
-    assert result["environments"] == {"here": DESCRIBED}
-
-
-def test_kept_cells_are_shown_without_measuring(run, capsys):
-    assert run(Fake(a=7), "--cells", "a") == 0
-    capsys.readouterr()
-    bench = Fake()
-    assert run(bench, "--show") == 0
-    assert capsys.readouterr().out.splitlines()[3].split() == ["a", "7"]
-    assert not bench.asked
-
-
-def test_wrong_words_and_files_are_refused(run, tmp_path, capsys):
-    assert run(Fake(), "--cells", "a,aa*") == UsageError.exit_code
-    assert "no cell 'aa*'. Valid: a, b, absent" in capsys.readouterr().err
-    (tmp_path / "deep").mkdir()
+def test_finished_cells_survive_what_goes_wrong(run, tmp_path):
+    """Ctrl-C, a cell that fails, a target that is missed, a data set that is not there, and words
+    and files that are wrong; kept cells are shown without measuring.
+    """
+    again = Fake(b=CheckFailedError("no luck"))
+    for bench, words, code, said in (
+        (Fake(a=7, b=KeyboardInterrupt()), ["--cells=a,b"], 130, "Go on with --resume"),
+        (again, ["--cells=a,b", "--resume"], 6, "Error: b: no luck"),
+        (Fake(b=11), ["--cells=b"], 6, "b is large"),
+        (Fake(), ["--cells=absent"], 3, f"'citeulike' is not prepared in {tmp_path}"),
+        (Fake(), ["--cells=b,aa*"], 2, "no cell 'aa*'. Valid: a, b, absent"),
+        (shown := Fake(), ["--show"], 6, "and a line"),
+    ):
+        ended, text, kept = run(bench, *words)
+        assert (ended, said in text) == (code, True), text
+    assert again.asked == ["b"]
+    assert not shown.asked
+    assert {cell["cell"]: cell["figure"] for cell in kept["cells"]} == {"a": 7, "b": 11}
+    assert kept["environments"] == {"here": DESCRIBED}
     (tmp_path / "deep" / "result.json").write_text('{"steps": []}')
-    assert run(Fake()) == UsageError.exit_code
-    assert "Use another file" in capsys.readouterr().err
+    code, text, _ = run(Fake())
+    assert (code, "Use another file" in text) == (2, True)
 
 
 def test_arms_take_turns_in_changing_order():
