@@ -103,12 +103,6 @@ def test_one_cell_trains_beside_the_others(data_dir, tmp_path):
         check(refused, 2, f"--cell {number}: the sweep has 2 cells, 0 to 1.")
 
 
-def test_an_unprepared_data_set_is_refused_at_once(data_dir, tmp_path):
-    result = invoke(data_dir, tmp_path, "--dataset", "tiny,nowhere")
-    check(result, 3, "ncfbench prepare SOURCE --name nowhere")
-    assert not list(tmp_path.iterdir())
-
-
 def test_ctrl_c_ends_the_command_with_130(data_dir, tmp_path, monkeypatch):
     noted = Noted("strat-ns", 10, interrupt)
     monkeypatch.setattr(progress, "SweepProgress", lambda _: noted)
