@@ -29,7 +29,7 @@ class Block:
 
     def __init__(self, graph: BipartiteGraph, config: RunConfig, batches: Sequence[Batch]) -> None:
         self.graph = graph
-        self.rows = UserRows.of(graph, config)
+        self.rows = UserRows(graph, config.reads_histories)
         self.batches = with_equal_shapes(batches)
         parts = list(_parts(self.batches))
         self.groups: list[Batch] = [

@@ -52,7 +52,8 @@ class ExactObjective:
 
     def __call__(self, parameters: Parameters) -> Exact:
         """Return L and its gradient; sums over blocks are added in float64."""
-        graph, user_l2, rows = self.graph, self.config.user_l2, UserRows.of(self.graph, self.config)
+        graph, user_l2 = self.graph, self.config.user_l2
+        rows = UserRows(graph, self.config.reads_histories)
         users = rows.vectors(self.embedder, parameters)
         scored = users.scored, self.embedder.items(parameters, self.nodes)
         row = rows.of_links(graph.link_user, graph.link_item)

@@ -24,7 +24,6 @@ from ncfbench.auditing.verdict import (
     AUDIT_SEED,
     BLOCKS,
     MARGIN,
-    Evidence,
     Weighing,
     batches_needed,
     verdict,
@@ -61,16 +60,11 @@ class GradientAudit:
     wrong: Collection[Weighing]
     progress: Progress
 
-    @property
-    def verdicts(self) -> int:
-        """How many verdicts the audit's bounds must hold for together."""
-        return len(self.configs)
-
     def rows(self) -> list[dict[str, Any]]:
         """Return a row of :data:`ncfbench.storage.schemas.AUDIT` for each verdict."""
         dataset, configs, say = self.dataset, self.configs, self.progress.say
         content = DeviceContent.of(dataset, configs)
-        say(f"{self.verdicts} verdicts, each from {self.batches:,} batches.")
+        say(f"{len(configs)} verdicts, each from {self.batches:,} batches.")
         towers = {
             loss: AuditedTowers.make(dataset, content, first)
             for loss, (first, *_) in grouped(configs, attrgetter("loss")).items()
@@ -129,17 +123,17 @@ class GradientAudit:
             means.append([anchor.mean(block) for _, anchor in targets])
         for (target, anchor), vectors in zip(targets, zip(*means, strict=True), strict=True):
             exact, count = anchor.gradient, size * BLOCKS
-            biases[target.loss] = estimate(np.stack(vectors), exact, count, self.verdicts)
+            biases[target.loss] = estimate(np.stack(vectors), exact, count, len(self.configs))
 
     def _row(self, config: RunConfig, bias: Bias) -> dict[str, Any]:
         claims = make_sampler(self.dataset.graph, config, Streams(0)).claims()
-        evidence = Evidence(
+        word, shown_by = verdict(
             bias,
+            MARGIN,
             is_listwise=config.family == "listwise",
             is_declared=bool(claims.bias),
             has_wrong_weights=weighing(config) in self.wrong,
         )
-        word, shown_by = verdict(evidence, MARGIN)
         is_open = word == "too few batches"
         effective = identity_of(config)
         return {
@@ -147,7 +141,7 @@ class GradientAudit:
             "verdict": word,
             "batches": bias.batches,
             "margin": MARGIN,
-            "verdicts": self.verdicts,
+            "verdicts": len(self.configs),
             "bias": bias.estimate,
             "bias_low": bias.lower,
             "bias_high": bias.upper,

@@ -105,7 +105,7 @@ class BatchGradients:
     def __init__(
         self, graph: BipartiteGraph, config: RunConfig, embedder: Embedder, parameters: Parameters
     ) -> None:
-        users = UserRows.of(graph, config).vectors(embedder, parameters)
+        users = UserRows(graph, config.reads_histories).vectors(embedder, parameters)
         items = np.asarray(embedder.items(parameters, graph.items_in_use))
         self.loss, self.lambda_, self.user_l2 = make_loss(config), config.lambda_, config.user_l2
         self.scored = np.asarray(users.scored), items

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,15 +37,10 @@ NEGATIVES: dict[type, dict[str, ArraySpec]] = {
 }
 
 
-def specs(negatives: Any) -> dict[str, ArraySpec]:
-    """Return the declared arrays of a batch's negatives."""
-    return next(arrays for kind, arrays in NEGATIVES.items() if isinstance(negatives, kind))
-
-
 def _arrays(batch: Batch) -> Iterator[tuple[str, Array, ArraySpec]]:
     for name, spec in NODES.items():
         yield name, np.asarray(getattr(batch, name)), spec
-    for name, spec in specs(batch.negatives).items():
+    for name, spec in NEGATIVES[type(batch.negatives)].items():
         yield f"negatives.{name}", np.asarray(getattr(batch.negatives, name)), spec
 
 
@@ -127,7 +122,7 @@ def with_equal_shapes(batches: Sequence[Batch]) -> list[Batch]:
             name: np.pad(
                 getattr(negatives, name), [(0, more * (axis == "V")) for axis in spec.axes]
             )
-            for name, spec in specs(negatives).items()
+            for name, spec in NEGATIVES[type(negatives)].items()
         }
         items = np.pad(batch.items, (0, more))
         return batch._replace(items=items, negatives=negatives._replace(**parts))

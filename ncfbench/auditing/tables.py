@@ -9,6 +9,7 @@ from typing import Any
 from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.auditing.verdict import worded
 from ncfbench.catalog import find_loss, find_sampler
+from ncfbench.reporting.formats import interval
 from ncfbench.reporting.table import Cell, Col, Style, Table, slug, under
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import AUDIT_TABLES
@@ -75,16 +76,12 @@ def _bias_cols() -> list[Col]:
         *under(
             "bias %",
             Col("mean", "bias", ".2f", scale=100),
-            Col("interval", _bias_interval),
+            Col("interval", ("bias_low", "bias_high"), interval(".2f"), scale=100),
             Col("finds from", "detectable_bias", ".2f", scale=100),
         ),
         Col("cosine", "cosine", ".4f"),
         Col("variance", "batch_variance", ".2f"),
     ]
-
-
-def _bias_interval(row: Row) -> str:
-    return f"{100 * row['bias_low']:.2f}..{100 * row['bias_high']:.2f}"
 
 
 def _bias_notes(rows: Sequence[Row]) -> list[str]:

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.towers import UserVectors
 from ncfbench.training.inference import Embedder
@@ -24,13 +23,8 @@ class UserRows:
     """The rows of a graph's users: row u is user u, row U + n is training link n."""
 
     graph: BipartiteGraph
-    has_links: bool = False
-    """True if links have rows of their own."""
-
-    @classmethod
-    def of(cls, graph: BipartiteGraph, config: RunConfig) -> UserRows:
-        """Return the rows that the towers of a run need."""
-        return cls(graph, has_links=config.reads_histories)
+    has_links: bool
+    """True if links have rows of their own: where the user tower of a run reads histories."""
 
     @property
     def count(self) -> int:

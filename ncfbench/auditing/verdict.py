@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ncfbench.auditing.bias import RESOLUTION, Bias
 from ncfbench.config import MAX_SEED, RunConfig
@@ -27,28 +26,15 @@ def weighing(config: RunConfig) -> Weighing:
     return config.noise, config.sampler, config.family
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """The findings on one gradient."""
-
-    bias: Bias
-    is_listwise: bool = False
-    """A sampled estimate is consistent at best, and never unbiased."""
-    is_declared: bool = False
-    """The sampler or the loss says that it is biased on purpose."""
-    has_wrong_weights: bool = False
-    """The conformance suite finds the weights of the batches wrong."""
-
-
-class CellVerdict(NamedTuple):
-    """The verdict, and the evidence of a bias; None where none is shown."""
-
-    word: Word
-    shown_by: ShownBy | None
-
-
-def verdict(evidence: Evidence, margin: float) -> CellVerdict:
-    """Return the verdict on a gradient.
+def verdict(
+    bias: Bias,
+    margin: float,
+    *,
+    is_listwise: bool = False,
+    is_declared: bool = False,
+    has_wrong_weights: bool = False,
+) -> tuple[Word, ShownBy | None]:
+    """Return the verdict on a gradient, and the evidence of a bias; None where none is shown.
 
     ``biased``: a bias is shown, even one within the margin. ``unbiased``: none is shown, and the
     upper bound is within the margin. A sampled softmax is biased by the order of one over its
@@ -57,27 +43,21 @@ def verdict(evidence: Evidence, margin: float) -> CellVerdict:
 
     Args:
         margin: largest bias, as a share of the exact gradient, that may be called unbiased.
+        is_listwise: a sampled estimate is consistent at best, and never unbiased.
+        is_declared: the sampler or the loss says that it is biased on purpose.
+        has_wrong_weights: the conformance suite finds the weights of the batches wrong.
     """
-    word = _word(evidence, margin)
-    if evidence.is_declared and word in ("biased", "consistent", "too few negatives"):
-        return CellVerdict("biased", "declared")
+    word: Word = "too few batches"
+    if bias.lower > (margin if is_listwise else RESOLUTION):
+        word = "too few negatives" if is_listwise else "biased"
+    elif bias.upper <= margin:
+        word = "consistent" if is_listwise else "unbiased"
+    if is_declared and word in ("biased", "consistent", "too few negatives"):
+        return "biased", "declared"
     if word == "biased":
-        return CellVerdict("biased", "gradient")
+        return word, "gradient"
     # Wrong weights are certain, however noisy the batches.
-    if evidence.has_wrong_weights:
-        return CellVerdict("biased", "weights")
-    return CellVerdict(word, None)
-
-
-def _word(evidence: Evidence, margin: float) -> Word:
-    bias = evidence.bias
-    if evidence.is_listwise:
-        if bias.lower > margin:
-            return "too few negatives"
-        return "consistent" if bias.upper <= margin else "too few batches"
-    if bias.lower > RESOLUTION:
-        return "biased"
-    return "unbiased" if bias.upper <= margin else "too few batches"
+    return ("biased", "weights") if has_wrong_weights else (word, None)
 
 
 def worded(row: Mapping[str, Any]) -> str:

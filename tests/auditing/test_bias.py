@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ncfbench.auditing.bias import POWER, Bias, estimate
-from ncfbench.auditing.verdict import Evidence, batches_needed, verdict
+from ncfbench.auditing.verdict import batches_needed, verdict
 
 EXACT = np.full(200, 0.5)
 SCALE = np.linalg.norm(EXACT)
@@ -79,7 +79,7 @@ def test_more_batches_would_decide():
     def words(times):
         """Of so many times 3,200 batches without a bias."""
         biases = [measure(rng, SPECTRA["even"], 0.0, times**-0.5) for _ in range(20)]
-        return [verdict(Evidence(bias), margin).word for bias in biases]
+        return [verdict(bias, margin)[0] for bias in biases]
 
     first = [measure(rng, SPECTRA["even"], 0.0, 1.0) for _ in range(20)]
     margin = float(np.median([bias.upper for bias in first])) / 3
@@ -123,7 +123,7 @@ CASES = [
 
 @pytest.mark.parametrize(("bias", "evidence", "word", "shown_by"), CASES)
 def test_verdict_follows_from_the_evidence(bias, evidence, word, shown_by):
-    assert verdict(Evidence(bias, **evidence), margin=0.1) == (word, shown_by)
+    assert verdict(bias, margin=0.1, **evidence) == (word, shown_by)
 
 
 def test_an_interval_twice_the_margin_needs_four_times_the_batches():
