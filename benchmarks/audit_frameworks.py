@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import framework_losses as losses
 
-from ncfbench.linting.findings import SEVERITIES, rank, short
+from ncfbench.linting.findings import KINDS, SEVERITIES, short
 from ncfbench.linting.lint import Lint, lint_loss
 
 FOLDER = Path(__file__).resolve().parent
@@ -103,7 +103,10 @@ def page_part(records: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table of the page, the worst finding first."""
 
     def worst(row: Mapping[str, Any]) -> tuple[int, int]:
-        ranks = (rank(finding["code"], finding["severity"]) for finding in row["findings"])
+        ranks = (
+            (SEVERITIES.index(finding["severity"]), [*KINDS].index(finding["code"]))
+            for finding in row["findings"]
+        )
         return min(ranks, default=(len(SEVERITIES), 0))
 
     rows = sorted(records.values(), key=worst)

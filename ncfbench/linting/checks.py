@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -183,7 +182,8 @@ def idle(evaluator: Evaluator, _: Facts) -> Iterator[Finding]:
     """Say which flags change nothing, in any of some batches."""
     scenes = _scenes(evaluator)
     for name, value in evaluator.options.items():
-        other = _alternative(value)
+        reductions = {"sum": "mean", "mean": "sum"}
+        other = not value if isinstance(value, bool) else reductions.get(str(value))
         if other is None or re.fullmatch(WITHOUT_EFFECT, name):
             continue
         if _differ(evaluator, evaluator.with_options(**{name: other}), scenes):
@@ -202,13 +202,6 @@ def _scenes(evaluator: Evaluator) -> list[Scene]:
     spread = replace(plain, score=np.abs(plain.score) ** 0.3 - 0.5)
     related = [scenes.related(0, ROWS, relation)[0] for relation in scenes.relations()]
     return [plain, scenes.distinct(0, 5), spread, *related]
-
-
-def _alternative(value: Any) -> Any:
-    """Return another value of a flag or a reduction; None where none is known."""
-    if isinstance(value, bool):
-        return not value
-    return {"sum": "mean", "mean": "sum"}.get(value) if isinstance(value, str) else None
 
 
 def _differ(one: Evaluator, other: Evaluator, scenes: list[Scene]) -> bool:

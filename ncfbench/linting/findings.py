@@ -134,11 +134,6 @@ class Finding:
     unit: str
 
     @property
-    def what(self) -> str:
-        """The fault."""
-        return KINDS[self.code].what
-
-    @property
     def fix(self) -> str:
         """The remedy."""
         return KINDS[self.code].fix
@@ -146,7 +141,7 @@ class Finding:
     @property
     def sentence(self) -> str:
         """The fault and its size."""
-        what, number = self.what, with_interval(self.value, self.low, self.high)
+        what, number = KINDS[self.code].what, with_interval(self.value, self.low, self.high)
         return (
             f"{what[0].upper()}{what[1:]}: {self.detail}; {self.unit} {number}, and"
             f" {short(self.expected)} would be right."
@@ -154,7 +149,8 @@ class Finding:
 
     def as_row(self) -> dict[str, Any]:
         """Return the finding for ``--json``."""
-        return asdict(self) | {"what": self.what, "sentence": self.sentence, "fix": self.fix}
+        more = {"what": KINDS[self.code].what, "sentence": self.sentence, "fix": self.fix}
+        return asdict(self) | more
 
 
 def finding(
@@ -176,11 +172,6 @@ def finding(
     if severity == "error" and low <= expected <= high:
         severity = "warning"
     return Finding(code, severity, detail, number.value, low, high, expected, unit)
-
-
-def rank(code: str, severity: Severity) -> tuple[int, int]:
-    """Return a key that sorts findings, the worst first."""
-    return SEVERITIES.index(severity), list(KINDS).index(code)
 
 
 def short(number: float) -> str:

@@ -11,7 +11,7 @@ from ncfbench.errors import UsageError, nearest
 from ncfbench.linting import balance, basics, batches, checks
 from ncfbench.linting.derivatives import Evaluator
 from ncfbench.linting.facts import Facts, measure
-from ncfbench.linting.findings import KINDS, Finding, rank
+from ncfbench.linting.findings import KINDS, SEVERITIES, Finding
 from ncfbench.linting.signature import read_loss
 from ncfbench.runs.progress import Progress
 
@@ -103,7 +103,7 @@ def lint_loss(
             evaluator, facts = measure(evaluator, batch_size)
             progress.say(f"Objective: {facts.title}. Masks, sizes and options are next.")
             findings = [finding for check in CHECKS for finding in check(evaluator, facts)]
-    findings.sort(key=lambda finding: rank(finding.code, finding.severity))
+    findings.sort(key=lambda f: (SEVERITIES.index(f.severity), list(KINDS).index(f.code)))
     return Lint(
         name=read.name,
         framework=evaluator.framework.name,

@@ -23,10 +23,9 @@ def lint_tables(lint: Lint) -> list[Table]:
         title = f"Findings on {lint.name}"
         notes = [f"Accepted: {finding.code}: {finding.sentence}" for finding in lint.accepted]
         tables.append(Table.of(title, cols, lint.findings, notes, labels=2, name="findings"))
-    cols = [Col("question", "0", wraps=True), Col("answer", "1", wraps=True)]
+    cols = [Col("question", 0, wraps=True), Col("answer", 1, wraps=True)]
     arguments = "; ".join(f"{name}: {meaning}" for name, meaning in lint.read_as.items())
-    answers = [("read as", arguments), *_answers(lint)]
-    rows = [{"0": question, "1": answer} for question, answer in answers]
+    rows = [("read as", arguments), *_answers(lint)]
     title = f"What {lint.name} does ({lint.framework})"
     tables.append(Table.of(title, cols, rows, name="facts"))
     return tables
