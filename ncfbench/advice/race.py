@@ -149,7 +149,7 @@ class Race(engine.Race[RunArm]):
             for size in range(len(order), min(fewest, 1 + len(order)) - 2, -1):
                 left = self.clock.left - needs(order[:size], 1)
                 plan = plan_rungs(left, self.first_clock, 1 + size, pace_of(order[:size]))
-                if plan is not None and plan.horizon >= growth * self.first_clock:
+                if plan and plan[-1] >= growth * self.first_clock:
                     self._enter(order[:size])
                     self.pool = [*order[size:]]
                     return
@@ -216,10 +216,10 @@ class Race(engine.Race[RunArm]):
         """
         if not self.reached:
             return self.first_clock
-        target = None
+        target, late = None, LATEST * self.clock.budget_seconds
         if self.horizon > self.reached and not self.is_done:
             target = super().next_rung()
-        while (target is None or self._is_at_rest() or self._is_late) and self._wave():
+        while (target is None or self._is_at_rest() or self.clock.spent >= late) and self._wave():
             target = super().next_rung()
         if self._is_at_rest():
             return None
@@ -252,10 +252,6 @@ class Race(engine.Race[RunArm]):
         least = LEAST_REST * self.clock.budget_seconds
         curves = [standing.curve for _, standing in self._able()]
         return bool(curves) and all(curve.clock >= least and rests(curve) for curve in curves)
-
-    @property
-    def _is_late(self) -> bool:
-        return self.clock.spent >= LATEST * self.clock.budget_seconds
 
     def _wave(self) -> bool:
         """Train a wave of neighbours; return False where there is no time for one, or nobody."""
@@ -330,7 +326,8 @@ class Race(engine.Race[RunArm]):
         if not self._able():
             return
         finalists = [arm for arm, _ in ranked[:SEEDED]]
-        top = max(_top_clock(standing.curve) for _, standing in ranked[:SEEDED])
+        curves = [standing.curve for _, standing in ranked[:SEEDED]]
+        top = max(curve.seconds[int(np.argmin(curve.losses))] for curve in curves)
         target = min(AFTER_TOP * top, self.reached)
         for seed in range(1, MOST_SEEDS):
             finalists = finalists[: self._seeds_in_time(finalists, target)]
@@ -366,10 +363,6 @@ class Race(engine.Race[RunArm]):
         paces = (self.pace([arm]) for arm in finalists)
         takes = accumulate(pace.opening + pace.training * least + pace.saving for pace in paces)
         return sum(seconds <= self.clock.left for seconds in takes)
-
-
-def _top_clock(curve: Curve) -> float:
-    return curve.seconds[int(np.argmin(curve.losses))]
 
 
 def rests(curve: Curve) -> bool:

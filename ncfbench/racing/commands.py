@@ -75,7 +75,12 @@ def make_commands(
     begun = [Command(name, text) for name, text in zip(titles, commands, strict=True)]
     parameters = parameters or {}
     for name in parameters:
-        _check_name(name)
+        if not PATTERN.fullmatch(name):
+            raise UsageError(f"{name!r} is no name of a parameter: use letters, digits and _.")
+        if name == SEED:
+            raise UsageError(
+                "No parameter is called seed: {seed} stands for repeats, whose number is --seeds."
+            )
         if not any(arm.uses(name) for arm in begun):
             raise UsageError(
                 f"{{{name}}} stands in no command: write it where the values of {name} belong."
@@ -95,12 +100,3 @@ def make_commands(
             " --try lr=1e-3,1e-2 with {lr} in the command, or several commands."
         )
     return arms
-
-
-def _check_name(name: str) -> None:
-    if not PATTERN.fullmatch(name):
-        raise UsageError(f"{name!r} is no name of a parameter: use letters, digits and _.")
-    if name == SEED:
-        raise UsageError(
-            "No parameter is called seed: {seed} stands for repeats, whose number is --seeds."
-        )

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ncfbench.errors import UsageError
 from ncfbench.racing.rule import Standing, decide
-from ncfbench.racing.rungs import FINALISTS, GROWTH, Pace, Plan, arms_of_rungs, plan_rungs
+from ncfbench.racing.rungs import FINALISTS, GROWTH, Pace, arms_of_rungs, plan_rungs
 from ncfbench.reporting.formats import three_digits
 
 
@@ -193,12 +193,12 @@ class Race(ABC, Generic[A]):
     def next_rung(self) -> float | None:
         """Return the clock of the next rung; None where there is no time for it."""
         plan = self.plan()
-        return plan.clocks[0] if plan else None
+        return plan[0] if plan else None
 
-    def plan(self) -> Plan | None:
-        """Plan the rest of the race; None where there is no time, or nothing to train."""
+    def plan(self) -> list[float]:
+        """Return the clocks at which rungs end; none without time, or anything to train."""
         if not (active := self.active):
-            return None
+            return []
         return plan_rungs(
             self.rung_seconds,
             self.reached,
@@ -246,20 +246,20 @@ class Race(ABC, Generic[A]):
         racing = [arm for arm in active if arm in known]
         if not active or not known:
             return
-        self.horizon = plan.horizon if plan else self.reached
+        self.horizon = plan[-1] if plan else self.reached
         keep = arms_of_rungs(len(active), 2, self.finalists)[1] if plan else len(active)
         standings = {arm.name: known[arm] for arm in [*racing, *ended[:1]]}
         decision = decide(standings, self.horizon, keep + len(ended[:1]))
         dropped = {
             arm: decision.dropped[arm.name] for arm in racing if arm.name in decision.dropped
         }
-        leaving = self.leaving(dropped, keep, is_last=plan is None)
+        leaving = self.leaving(dropped, keep, is_last=not plan)
         self.leave(leaving)
         is_able = standings[decision.leader].learned_at is not None
         leads = f"{decision.leader} leads" if is_able else "none is better than chance yet"
         leave = f"{len(leaving)} leave, " if leaving else ""
-        more = self.plan() if plan and not self.is_done else None
-        rest = f", on to {three_digits(more.horizon)} s" if more else ""
+        more = self.plan() if plan and not self.is_done else []
+        rest = f", on to {three_digits(more[-1])} s" if more else ""
         self.say(
             f"{self.clock.spent:.0f} s: trained {three_digits(self.reached)} s each, {leads};"
             f" {leave}{len(self.active)} stay{rest}."

@@ -54,10 +54,6 @@ class Question:
             return None
         return arm.curve.time_to(self.goal)
 
-    def is_there(self, arm: CommandArm) -> bool:
-        """Return whether an arm has reached the target, and has the two lines that tell when."""
-        return self.time_to_goal(arm) is not None and len(arm.readings) > 1
-
     def start_of(self, curves: Sequence[Curve]) -> float:
         """Return the value from which quality is measured: 0 for a metric that rises from 0 or
         more, and 0.5 for an area under a ROC curve; the median of the first values for others, and

@@ -85,9 +85,12 @@ class Race(engine.Race[CommandArm]):
         return [arm for arm in self.firsts if arm.status in STAYED]
 
     def is_settled(self, arm: CommandArm) -> bool:
-        """Return whether an arm can no longer tie with the first; repeats always train on."""
+        """Return whether an arm can no longer tie with the first, or has reached the target and has
+        the two lines that tell when; repeats always train on.
+        """
         is_late = arm.seconds > self._latest
-        return not arm.seed and (is_late or self.question.is_there(arm))
+        is_there = self.question.time_to_goal(arm) is not None and len(arm.readings) > 1
+        return not arm.seed and (is_late or is_there)
 
     def begin(self) -> None:
         """Let arms run until half of them have two lines, or after a third of the budget until two

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 GROWTH = 2.0
 """Usual growth of the training clock from rung to rung."""
@@ -31,17 +30,6 @@ class Pace:
     saving: float = 0.3
 
 
-class Plan(NamedTuple):
-    """The rest of a race: the clocks at which its rungs end; at least one."""
-
-    clocks: Sequence[float]
-
-    @property
-    def horizon(self) -> float:
-        """Clock of the finalists at the end."""
-        return self.clocks[-1]
-
-
 def arms_of_rungs(arms: int, rungs: int, finalists: int = FINALISTS) -> list[int]:
     """Return how many arms train in each rung: all, then half, and so on, to the finalists."""
     return [max(math.ceil(arms / 2**rung), min(arms, finalists)) for rung in range(rungs)]
@@ -55,8 +43,8 @@ def plan_rungs(
     *,
     finalists: int = FINALISTS,
     wanted_growth: float = GROWTH,
-) -> Plan | None:
-    """Plan the rest of a race; None if there is no time for a rung.
+) -> list[float]:
+    """Return the clocks at which the rungs of the rest of a race end; none if no rung has time.
 
     Of all numbers of rungs the one is chosen whose clock grows most nearly as wanted from rung to
     rung and which uses the time up.
@@ -70,10 +58,8 @@ def plan_rungs(
         growth = _growth(seconds, clock, arms, pace, rungs, finalists)
         if growth is not None:
             plans.append((abs(math.log(growth / wanted_growth)), rungs, growth))
-    if not plans:
-        return None
-    _, rungs, growth = min(plans)
-    return Plan([clock * growth**rung for rung in range(1, rungs + 1)])
+    _, rungs, growth = min(plans, default=(0.0, 0, 1.0))
+    return [clock * growth**rung for rung in range(1, rungs + 1)]
 
 
 def wall_seconds(

@@ -279,17 +279,16 @@ def test_the_cost_of_a_plan_by_hand():
 @given(st.floats(1, 5000), st.floats(0.5, 50), st.integers(1, 30))
 def test_a_plan_uses_the_budget_up(seconds, clock, arms):
     plan = plan_rungs(seconds, clock, arms, PACE)
-    if plan is None:
+    if not plan:
         assert wall_seconds([clock * GROWTHS[0]], clock, arms, PACE) > seconds
         return
-    used = wall_seconds(plan.clocks, clock, arms, PACE)
+    used = wall_seconds(plan, clock, arms, PACE)
     assert used <= seconds * (1 + 1e-9)
     assert used == pytest.approx(seconds, rel=1e-6)
-    assert plan.horizon == plan.clocks[-1]
-    growths = [b / a for a, b in itertools.pairwise([clock, *plan.clocks])]
+    growths = [b / a for a, b in itertools.pairwise([clock, *plan])]
     assert all(GROWTHS[0] - 1e-6 <= growth <= GROWTHS[1] for growth in growths)
 
 
 def test_rungs_about_double():
-    clocks = [4.0, *plan_rungs(400.0, 4.0, 12, PACE).clocks]
+    clocks = [4.0, *plan_rungs(400.0, 4.0, 12, PACE)]
     assert all(1.6 < b / a < 2.5 for a, b in itertools.pairwise(clocks))
