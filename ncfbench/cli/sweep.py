@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,27 +60,26 @@ def sweep(
 
     Example: ncfbench sweep smoke
     """
-    from ncfbench.sweeps.grid import read_sweep
-
-    wanted = read_sweep(source, flags=flags, assignments=set_ or (), seeds=seeds)
-    locations = Locations.of(data_dir, runs_dir)
-    tell: Callable[[str], None] = (lambda text: None) if quiet else say
     from ncfbench.reporting.render.terminal import make_console
     from ncfbench.sweeps.progress import SweepProgress
-    from ncfbench.sweeps.sweep import run_sweep
+    from ncfbench.sweeps.sweep import sweep as train_sweep
 
     console = None if quiet else make_console(stderr=True)
     try:
-        done = run_sweep(
-            wanted,
-            locations,
+        done = train_sweep(
+            source,
+            data_dir=data_dir,
+            runs_dir=runs_dir,
+            seeds=seeds,
             cell=cell,
             dry_run=dry_run,
-            tell=tell,
+            assignments=set_ or (),
+            say=(lambda text: None) if quiet else say,
             progress=lambda: SweepProgress(console),
+            **options.as_keywords(flags),
         )
     except KeyboardInterrupt:
-        where = f"The cells so far are in {shown(locations.runs_dir)}."
+        where = f"The cells so far are in {shown(Locations.of(runs_dir=runs_dir).runs_dir)}."
         say(f"{where} To resume this sweep, repeat the command: {typed_without()}")
         raise
     _print(done, dry_run=dry_run, json_=json_)

@@ -78,13 +78,9 @@ class SweepRun:
     @property
     def exit_code(self) -> int:
         """0, 5 where a cell diverged, or the code of the first other failure."""
-        return exit_code(self.chosen)
-
-
-def exit_code(cells: Iterable[Cell]) -> int:
-    """Return 0 where no cell failed or diverged, else the first failure's code, else 5."""
-    codes = [cell.exit_code for cell in cells if cell.status in ("diverged", "failed")]
-    return next((code for code in codes if code != DivergedError.exit_code), max(codes, default=0))
+        codes = [cell.exit_code for cell in self.chosen if cell.status in ("diverged", "failed")]
+        of_failures = (code for code in codes if code != DivergedError.exit_code)
+        return next(of_failures, max(codes, default=0))
 
 
 def read_cells(
@@ -101,48 +97,34 @@ def sweep(
     data_dir: Folder = None,
     runs_dir: Folder = None,
     seeds: int | None = None,
+    cell: int | None = None,
     dry_run: bool = False,
+    assignments: Sequence[str] = (),
     say: Callable[[str], None] = print,
+    progress: Callable[[], SweepProgress] = SweepProgress,
     **settings: Any,
 ) -> SweepRun:
-    """Train the cells of a sweep that are not finished, and return what became of them.
+    """Train the cells of a sweep that are not over, and return what became of them; those that were
+    begun are resumed.
 
     ``settings`` replace those of the sweep; a list makes an axis of the grid.
 
-    Raises:
-        DataError, KeyboardInterrupt, UsageError: see :func:`run_sweep` and
-            :func:`~ncfbench.sweeps.grid.read_sweep`.
-    """
-    locations = Locations.of(data_dir, runs_dir)
-    wanted = read_sweep(str(source), flags=settings, seeds=seeds)
-    return run_sweep(wanted, locations, dry_run=dry_run, tell=say)
-
-
-def run_sweep(
-    sweep: Sweep,
-    locations: Locations,
-    *,
-    cell: int | None = None,
-    dry_run: bool = False,
-    tell: Callable[[str], None] = lambda text: None,
-    progress: Callable[[], SweepProgress] = SweepProgress,
-) -> SweepRun:
-    """Train the cells of a sweep that are not over; resume those that were begun.
-
     Args:
+        source, assignments, seeds: see :func:`~ncfbench.sweeps.grid.read_sweep`.
         cell: index of the only cell to train, from 0; by default all take turns. Other processes
             may train other cells of the same folder.
         dry_run: only read how far the cells are.
-        tell: shows a message.
         progress: makes what shows the training of the cells.
 
     Raises:
         DataError: a data set is not prepared, or a folder cannot be written.
         KeyboardInterrupt: interrupted; the open cells were saved, and the same call resumes.
-        UsageError: no cell can work, there is no such cell, or another process trains here.
+        UsageError: the sweep cannot be read, no cell can work, there is no such cell, or another
+            process trains here.
     """
-    programs = OtherPrograms()
-    run = SweepRun.of(sweep, locations, tell)
+    wanted = read_sweep(str(source), flags=settings, assignments=assignments, seeds=seeds)
+    programs, locations = OtherPrograms(), Locations.of(data_dir, runs_dir)
+    run = SweepRun.of(wanted, locations, say)
     if cell is not None:
         if not 0 <= cell < len(run.cells):
             raise UsageError(
@@ -151,9 +133,9 @@ def run_sweep(
         run.chosen = [run.cells[cell]]
     simulate(max(chosen.config.devices for chosen in run.chosen))
     if not dry_run:
-        programs.warn(tell)
+        programs.warn(say)
         train_cells(run.chosen, run.datasets, locations, progress(), is_alone=cell is None)
-        programs.warn(tell)
+        programs.warn(say)
     read_cells(run.cells, run.datasets, locations)
     return run
 

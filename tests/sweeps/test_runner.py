@@ -21,12 +21,17 @@ from ncfbench.runs import folder as runs
 from ncfbench.runs.plan import RunPlan
 from ncfbench.storage import locks
 from ncfbench.sweeps.grid import Cell
-from ncfbench.sweeps.sweep import exit_code, read_cells
+from ncfbench.sweeps.sweep import SweepRun, read_cells
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
 from ncfbench.training.train import Run
 
 LONG = pytest.mark.long
+
+
+def exit_code(cells):
+    """Return that of a sweep that trains some cells."""
+    return SweepRun(None, None, {}, cells, cells, {}).exit_code
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +259,7 @@ def test_folders_of_other_processes_are_left(tiny, data_dir, tmp_path):
 SCRIPT = f"""{KILLED}
 from pathlib import Path
 from ncfbench.sweeps.grid import Cell
-from ncfbench.sweeps.sweep import exit_code, train_cells
+from ncfbench.sweeps.sweep import SweepRun, train_cells
 from ncfbench.training import train
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import load
@@ -265,7 +270,7 @@ settings = {SMALL | {"epochs": 12}!r}
 cells = [Cell(complete(settings | {{"sampler": sampler}})) for sampler in {ARMS!r}]
 datasets, locations = {{"tiny": load(data_dir, "tiny")}}, Locations(data_dir, runs_dir)
 train_cells(cells, datasets, locations, SweepProgress())
-sys.exit(exit_code(cells))
+sys.exit(SweepRun(None, locations, datasets, cells, cells, {{}}).exit_code)
 """
 
 
