@@ -17,9 +17,7 @@ from ncfbench.reporting.floors import TITLES, FloorResult
 from ncfbench.reporting.frames import Run, grouped
 from ncfbench.runs.convergence import above_chance_at
 from ncfbench.runs.curves import curves_of
-from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.quality import chance
-from ncfbench.statistics.seeds import Curves
 
 if TYPE_CHECKING:  # it imports JAX
     from ncfbench.advice.arms import RunArm
@@ -98,10 +96,13 @@ def make_answer(
 ) -> RaceAnswer:
     """Compare all arms by what their runs have written, and return the answer so far."""
     seeds = grouped(arms, lambda arm: arm.name)
-    unranked = [_unranked(question, repeats, dataset) for repeats in seeds.values()]
-    repeated = [arm.name for arm in unranked if _is_repeated(arm.measured)]
-    ranked, level = rank_soonest(unranked, repeated)
     removed, by_chance = dataset.manifest.get("removed", {}), chance(dataset, "validation")
+    unranked = [_unranked(question, repeats, by_chance) for repeats in seeds.values()]
+    evaluated = {
+        arm.name: [math.isfinite(curve.level) for curve in arm.measured.curves.values()]
+        for arm in unranked
+    }
+    ranked, level = rank_soonest(unranked, [name for name, of in evaluated.items() if sum(of) > 1])
     return RaceAnswer(
         config=question.base,
         data_fingerprint=dataset.fingerprint,
@@ -122,7 +123,7 @@ def make_answer(
     )
 
 
-def _unranked(question: Question, repeats: Sequence[RunArm], dataset: Dataset) -> Arm:
+def _unranked(question: Question, repeats: Sequence[RunArm], by_chance: float) -> Arm:
     first, cut = repeats[0], [arm.config.seed for arm in repeats if arm.is_cut]
     runs = [Run.of(arm.record) for arm in repeats if arm.record is not None]
     measured = curves_of([run for run in runs if run.config.seed not in cut], question.column)
@@ -134,13 +135,8 @@ def _unranked(question: Question, repeats: Sequence[RunArm], dataset: Dataset) -
         status=_left(first, has_run=bool(measured.curves)) or "tied",
         reason=first.reason,
         measured=measured,
-        learned_at=learned_at(runs[0], dataset) if timed else None,
+        learned_at=above_chance_at(runs[0], "validation", by_chance) if timed else None,
     )
-
-
-def _is_repeated(measured: Curves) -> bool:
-    """Return whether an arm has more than one seed that was evaluated."""
-    return sum(math.isfinite(curve.level) for curve in measured.curves.values()) > 1
 
 
 def _left(arm: RunArm, *, has_run: bool) -> str:
@@ -150,11 +146,6 @@ def _left(arm: RunArm, *, has_run: bool) -> str:
     if not has_run:
         return "not begun"
     return "left" if arm.status is Status.LEFT else ""
-
-
-def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
-    """Return :func:`ncfbench.runs.convergence.above_chance_at` on validation links."""
-    return above_chance_at(record, "validation", chance(dataset, "validation"))
 
 
 def by_validation(floors: Iterable[FloorResult]) -> list[FloorResult]:

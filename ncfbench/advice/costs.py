@@ -58,11 +58,6 @@ class Costs:
         yield
         self.measured[part, encoder].append(time.perf_counter() - began)
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether some run has been opened."""
-        return self._of_all("opening", 0.0) > 0
-
     def opening(self, encoder: str, of: Statistic = max) -> float:
         """Return the seconds to open a run, compile it and train its first turn.
 
@@ -70,12 +65,12 @@ class Costs:
             of: what was measured: by default a cautious value, which tells whether there is time.
                 Runs that share a program open soon, and the next one may have to compile.
         """
-        seconds = self.measured["opening", encoder]
-        if seconds or not self.is_begun:
+        seconds, usual = self.measured["opening", encoder], self._of_all("opening", 0.0)
+        if seconds or not usual:  # no run has been opened yet
             return of(seconds) if seconds else self.guess.opening
         times = COSTLY_OPENING if find_encoder(encoder).is_costly else 1.0
         least, factor = UNKNOWN_OPENING
-        return times * max(least, factor * self._of_all("opening", 0.0))
+        return times * max(least, factor * usual)
 
     def evaluation(self, encoder: str, of: Statistic = latest_most) -> float:
         """Return the seconds of an evaluation; for ``of`` see :meth:`opening`."""

@@ -28,7 +28,7 @@ from ncfbench.runs.quality import (
     CERTAIN,
     can_rank,
     chance,
-    most_ranked,
+    n_ranked,
     require_validation_links,
 )
 from ncfbench.timing.compile_cache import keep_compiled
@@ -70,50 +70,29 @@ def advise(
         began: when the budget began, by ``time.perf_counter()``; by default now.
 
     Raises:
-        DataError, NcfbenchError, UsageError: see :func:`answer_question`.
-    """
-    began = time.perf_counter() if began is None else began
-    tried, progress = tried or {}, progress or Progress()
-    flags = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir} | shared
-    fixed, locations = merge_named(
-        progress.say, flags, assignments, chosen={"encoder": tried.get("encoder", ENCODERS)}
-    )
-    question = Question(fixed, metric, tried)
-    return answer_question(question, locations, budget_seconds, progress=progress, began=began)
-
-
-def answer_question(
-    question: Question,
-    locations: Locations,
-    budget_seconds: float,
-    *,
-    progress: Progress,
-    began: float | None = None,
-) -> Outcome[RaceAnswer]:
-    """Answer a question within a budget of wall time.
-
-    Args:
-        began: as for :func:`advise`.
-
-    Raises:
         DataError: the data set is not prepared or has no validation links, or a folder cannot be
             written.
         NcfbenchError: every arm failed.
         UsageError: nothing can work, one arm only, or the budget is too small for one rung.
     """
-    say, now = progress.say, time.perf_counter()
-    began = now if began is None else began
-    reserve = max(RESERVE[0], RESERVE[1] * budget_seconds, now - began)
+    began = time.perf_counter() if began is None else began
+    tried, progress = tried or {}, progress or Progress()
+    flags, say = {"dataset": dataset, "data_dir": data_dir, "runs_dir": runs_dir}, progress.say
+    fixed, locations = merge_named(
+        say, flags | shared, assignments, chosen={"encoder": tried.get("encoder", ENCODERS)}
+    )
+    question = Question(fixed, metric, tried)
+    reserve = max(RESERVE[0], RESERVE[1] * budget_seconds, time.perf_counter() - began)
     clock = Clock(budget_seconds, reserve, began=began)
-    dataset = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
-    require_recall(question, dataset)
-    search = Search(Space.of(dataset, question.fixed, question.tried), question.tried)
+    data = open_dataset(question.base.dataset, data_dir=locations.data_dir, say=say)
+    require_recall(question, data)
+    search = Search(Space.of(data, question.fixed, question.tried), question.tried)
     search.require_rivals()
     first = locations.runs_dir / FOLDER / question.name
     folder = first_free(first, lambda path: any(path.glob("[!.]*")))
     with session(folder, clock, progress) as held:
-        unfitted = _fit_floors(dataset, locations, clock, progress)
-        rows = kept.read(locations.data_dir / dataset.name, dataset.fingerprint)
+        unfitted = _fit_floors(data, locations, clock, progress)
+        rows = kept.read(locations.data_dir / data.name, data.fingerprint)
         most = FLOORS_SHARE * budget_seconds / BLENDING
         best, quick = kept.best(rows), kept.best(rows, most_seconds=most)
         clock.reserve_seconds += BLENDING * kept.seconds_again(quick) if quick else 0.0
@@ -126,9 +105,9 @@ def answer_question(
         from ncfbench.advice.race import Race
         from ncfbench.models.towers import DeviceContent
 
-        content = jax.block_until_ready(DeviceContent.of(dataset, search.readers()))
+        content = jax.block_until_ready(DeviceContent.of(data, search.readers()))
         here = dataclasses.replace(locations, runs_dir=folder)
-        runs = Runs(dataset, content, here, question.column, clock, progress, held.interrupted)
+        runs = Runs(data, content, here, question.column, clock, progress, held.interrupted)
         race, is_complete = Race(clock, [], say, search=search, runs=runs), False
         with suppress(KeyboardInterrupt), runs.turns:
             race.run()
@@ -136,12 +115,12 @@ def answer_question(
         for arm in race.arms:
             arm.measure()
         notes = held.notes()
-        if chance(dataset, "validation") >= 1:
+        if chance(data, "validation") >= 1:
             notes.append(f"On validation links {CERTAIN}")
         answer = make_answer(
             question,
             race.arms,
-            dataset,
+            data,
             budget_seconds=budget_seconds,
             spent_seconds=clock.spent,
             is_over=is_complete,
@@ -149,13 +128,13 @@ def answer_question(
         )
         progress.move(int(clock.spent), "blending")
         scored: Scored = {}
-        metric, name = question.metric.replace("@", "_at_"), quick["floor"] if quick else None
+        name = quick["floor"] if quick else None
         for run in answer.best.shown.values() if answer.best and name else ():
             try:
-                blend_run(run, dataset, floor=name, metric=metric, scored=scored, say=say)
+                blend_run(run, data, floor=name, metric=question.measure, scored=scored, say=say)
             except failures() as error:
                 notes.append(f"No blend: {first_line(error)}")
-        floors, _ = read_floors([locations.data_dir / dataset.name], dataset.fingerprint)
+        floors, _ = read_floors([locations.data_dir / data.name], data.fingerprint)
         answer = dataclasses.replace(answer, floors=by_validation(floors), unfitted=unfitted)
         return Outcome.kept(answer, folder, summary.as_json(answer, folder, _flags(locations)))
 
@@ -179,10 +158,10 @@ def require_recall(question: Question, dataset: Dataset) -> None:
             )
     require_validation_links(dataset, "advise")
     _, _, cutoff = question.metric.partition("@")
-    n_ranked = most_ranked(dataset, "validation")
-    if question.metric != METRIC and cutoff and int(cutoff) >= n_ranked:
+    most = int(n_ranked(dataset, "validation").max())
+    if question.metric != METRIC and cutoff and int(cutoff) >= most:
         raise UsageError(
-            f"--metric {question.metric}: {n_ranked} items are ranked for validation links, so it"
+            f"--metric {question.metric}: {most} items are ranked for validation links, so it"
             " decides nothing. Use a smaller M."
         )
 

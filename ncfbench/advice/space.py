@@ -15,6 +15,7 @@ from ncfbench.catalog import BUILT_IN, all_settings, find_encoder
 from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.errors import UsageError
+from ncfbench.runs.quality import can_rank
 
 FOLLOWS = {"word_dimension": "dimension"}
 """Settings that have the value of another one, unless they are given."""
@@ -108,7 +109,6 @@ def is_served(encoder: str, dataset: Dataset) -> bool:
     """Return whether a data set has what an encoder reads, and the encoder the vectors of the items
     that the data set ranks.
     """
-    info = find_encoder(encoder)
     has = {"features": dataset.item_features is not None, "text": bool(dataset.n_words)}
-    ranks = info.scores_cold_items or dataset.ranks_known_items
-    return ranks and all(has.get(each, True) for each in info.content)
+    reads = find_encoder(encoder).content
+    return can_rank(encoder, dataset) and all(has.get(content, True) for content in reads)

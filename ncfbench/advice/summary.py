@@ -62,7 +62,7 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
 
 def next_steps(
     answer: RaceAnswer, folder: Path, locations: Mapping[str, str]
-) -> list[tuple[str, str]]:
+) -> list[dict[str, str]]:
     """Return what to do next: purposes and commands.
 
     Args:
@@ -70,12 +70,12 @@ def next_steps(
         locations: ``--data-dir`` and ``--runs-dir`` to repeat.
     """
     longer = advise_command(answer.question, 2 * answer.budget_seconds, locations)
-    steps = [("To be surer", longer)]
+    steps = [{"purpose": "To be surer", "command": longer}]
     if answer.best is not None:
         config = answer.best.config
         there = {**locations, "--runs-dir": str(folder)}
-        command = run_command(config, there)
-        steps.append(("To train on from where the race left it", command))
+        purpose = "To train on from where the race left it"
+        steps.append({"purpose": purpose, "command": run_command(config, there)})
     return steps
 
 
@@ -108,10 +108,7 @@ def as_json(answer: RaceAnswer, folder: Path, locations: Mapping[str, str]) -> d
         "headline": headline(answer, has_block=bool(deploy)),
         "trust": [caveat.sentence for caveat in doubts],
         "caveats": [caveat._asdict() for caveat in doubts],
-        "next": [
-            {"purpose": purpose, "command": command}
-            for purpose, command in next_steps(answer, folder, locations)
-        ],
+        "next": next_steps(answer, folder, locations),
         "arms": [_row(answer, arm) for arm in answer.arms],
         "folder": str(folder),
     }

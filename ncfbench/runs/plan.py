@@ -12,7 +12,7 @@ from ncfbench.data.assets.checkpoint import require_checkpoint
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import RunRecord, path_of, read
-from ncfbench.runs.quality import COMPARED, can_rank, most_ranked
+from ncfbench.runs.quality import COMPARED, can_rank, n_ranked
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.storage import tables
@@ -59,9 +59,9 @@ class RunPlan:
         is_chosen = (
             can_rank(config.encoder, dataset)
             and len(dataset.links("validation")[0]) > 0
-            and most_ranked(dataset, "validation") > COMPARED
+            and n_ranked(dataset, "validation").max() > COMPARED
         )
-        schedule = Schedule.of(config, dataset.graph.n_links, has_validation=is_chosen)
+        schedule = Schedule.of(config, dataset.graph.n_links, has_validation=bool(is_chosen))
         return cls(config, locations, dataset, sampler, schedule)
 
     @property

@@ -255,11 +255,6 @@ def require_validation_links(dataset: Dataset, flag: str) -> None:
         )
 
 
-def most_ranked(dataset: Dataset, split: Split) -> int:
-    """Return the most items that are ranked for a user whose links of a split count."""
-    return int(n_ranked(dataset, split).max())
-
-
 def n_ranked(dataset: Dataset, split: Split) -> NDArray[np.int64]:
     """Return how many items are ranked for each user whose links of a split count: those who have
     training links, or all where none has any.

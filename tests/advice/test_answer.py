@@ -276,13 +276,13 @@ def test_the_table_fits_eighty_columns(answer, monkeypatch):
 def test_next_commands_repeat_what_was_asked(answer, tmp_path):
     folder = tmp_path / "x"
     steps = summary.next_steps(answer, folder, {"--data-dir": "here"})
-    (_, again), (_, resume) = steps
+    again, resume = (step["command"] for step in steps)
     assert again == "ncfbench advise tiny --try encoder=cnn --budget 2m --data-dir here"
     assert resume == (
         "ncfbench run --dataset tiny --sampler strat-ns --encoder cnn --loss sg"
         f" --learning-rate 0.02 --data-dir here --runs-dir {folder}"
     )
-    for _, command in steps:
+    for command in (again, resume):
         parse(shlex.split(command)[1:])
     deploy = summary.as_json(answer, folder, {"--data-dir": "here"})["deploy"]
     command, _, note = deploy["command"].partition("  # ")
@@ -303,8 +303,8 @@ def test_an_arm_at_chance_is_not_recommended(tmp_path, tiny, monkeypatch):
     }
     able = ["ns"]
     monkeypatch.setattr(
-        "ncfbench.advice.answer.learned_at",
-        lambda record, dataset: 1.0 if record.config.sampler in able else None,
+        "ncfbench.advice.answer.above_chance_at",
+        lambda record, split, by_chance: 1.0 if record.config.sampler in able else None,
     )
     one = answered(tiny, [high, best], records)
     assert [(arm.name, arm.status, arm.behind) for arm in one.arms] == [

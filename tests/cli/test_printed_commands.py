@@ -33,14 +33,14 @@ class Asked:
     def __init__(self, monkeypatch):
         self.runs, self.questions = [], []
         monkeypatch.setattr("ncfbench.runs.plan.RunPlan.of", self._plan)
-        monkeypatch.setattr("ncfbench.advice.pipeline.answer_question", self._advise)
+        monkeypatch.setattr("ncfbench.advice.pipeline.Question", self._advise)
 
     def _plan(self, settings, *_, **__):
         self.runs.append(settings)
         raise typer.Exit
 
-    def _advise(self, question, *_, **__):
-        self.questions.append(question)
+    def _advise(self, *parts):
+        self.questions.append(Question(*parts))
         raise typer.Exit
 
     def __call__(self, command):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ncfbench.advice import pipeline
 from ncfbench.advice.question import Question
-from ncfbench.config import Locations, complete
+from ncfbench.config import complete
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
 from ncfbench.sweeps.grid import Cell
@@ -47,11 +47,18 @@ def question_of(encoder="bow", metric="recall@10", **tried):
     return Question(FIXED | {"encoder": encoder}, metric, ASKED | tried)
 
 
-def ask(data_dir, runs_dir, *, budget=BUDGET, **asked):
+def ask(data_dir, runs_dir, *, budget=BUDGET, encoder="bow", metric="recall@10", **tried):
     """Hold a race, and return its answer and what it said."""
-    locations, progress = Locations(data_dir, runs_dir), Mock(Progress)
-    question = question_of(**asked)
-    outcome = pipeline.answer_question(question, locations, budget, progress=progress)
+    progress = Mock(Progress)
+    outcome = pipeline.advise(
+        **FIXED | {"encoder": encoder},
+        budget_seconds=budget,
+        metric=metric,
+        tried=ASKED | tried,
+        data_dir=data_dir,
+        runs_dir=runs_dir,
+        progress=progress,
+    )
     return outcome, [call.args[0] for call in progress.say.call_args_list]
 
 
