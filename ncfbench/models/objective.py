@@ -105,10 +105,3 @@ def _silent(negative: jax.Array, weight: jax.Array) -> jax.Array:
 def user_penalty(users_bxD: jax.Array, user_l2: float) -> jax.Array:
     """Return ``user_l2`` times the mean squared norm of the positive links' raw user vectors."""
     return user_l2 * jnp.mean(jnp.sum(jnp.square(users_bxD), axis=-1))
-
-
-def coupling_penalty(gaps_b: jax.Array, weight: float) -> jax.Array:
-    """Return ``weight`` times the mean squared distance of the positive links' items from g; an
-    item counts once for each of its links.
-    """
-    return weight * jnp.mean(gaps_b)

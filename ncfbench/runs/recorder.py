@@ -13,7 +13,7 @@ from ncfbench.config import RunConfig
 from ncfbench.runs.folder import RunRecord, read, write_evaluations
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
-from ncfbench.runs.reported import choose_epoch, is_chosen, measured_columns
+from ncfbench.runs.reported import choose_epoch, evaluations_of, is_chosen, measured_columns
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.timing.clock import Sample
@@ -76,8 +76,7 @@ class Recorder:
     @property
     def is_evaluated(self) -> bool:
         """Whether the latest row of the curve has been evaluated."""
-        row = self.last_row or {}
-        return any(row.get(f"{split}_recall_at_50") is not None for split in schemas.EVALUATED)
+        return bool(evaluations_of(self._curve[-1:]))
 
     @property
     def is_over(self) -> bool:

@@ -35,14 +35,11 @@ class AtTarget:
     ``*_at_least`` are geometric means that use the bounds of these seeds, if all are of one kind.
     """
 
-    seeds: int
     reached: int
     """Seeds whose arm reached the target."""
-    baseline_reached: int
     iterations: Estimate | None = None
     total: Estimate | None = None
     iterations_at_most: float | None = None
-    iterations_at_least: float | None = None
     total_at_most: float | None = None
     total_at_least: float | None = None
 
@@ -94,31 +91,28 @@ def speedup_at(targets: Sequence[float], pairs: Sequence[tuple[Curve, Curve]]) -
         pairs: arm and baseline of each seed, in the same order.
     """
     ratios: list[float] = []
-    own_reached, base_reached = 0, 0
-    sides: set[int] = set()
+    reached, sides = 0, set[int]()
     for target, (arm, base) in zip(targets, pairs, strict=True):
         (own, own_side), (theirs, their_side) = _arrival(target, arm), _arrival(target, base)
-        own_reached += own_side <= 0
-        base_reached += their_side <= 0
+        reached += own_side <= 0
         # A censored baseline makes the true ratio larger, a censored arm smaller; where both are
         # censored alike it is unknown.
         sides |= {their_side, -own_side} - {0}
         # There is no ratio at a target that one of them had from the start.
         if own > 0 and theirs > 0:
             ratios.append(theirs / own)
-    counts = (len(pairs), own_reached, base_reached)
     if len(ratios) < len(pairs) or len(sides) > 1:
-        return AtTarget(*counts)
+        return AtTarget(reached)
     totals = [
         ratio * base.full_iteration_seconds / arm.full_iteration_seconds
         for ratio, (arm, base) in zip(ratios, pairs, strict=True)
     ]
     if not sides:
-        return AtTarget(*counts, iterations=geometric(ratios), total=geometric(totals))
+        return AtTarget(reached, iterations=geometric(ratios), total=geometric(totals))
     bounds = geometric_mean(ratios), geometric_mean(totals)
     if sides == {-1}:
-        return AtTarget(*counts, iterations_at_most=bounds[0], total_at_most=bounds[1])
-    return AtTarget(*counts, iterations_at_least=bounds[0], total_at_least=bounds[1])
+        return AtTarget(reached, iterations_at_most=bounds[0], total_at_most=bounds[1])
+    return AtTarget(reached, total_at_least=bounds[1])
 
 
 def _arrival(target: float, arm: Curve) -> tuple[float, int]:

@@ -18,8 +18,6 @@ class Sample:
     transfer_seconds: float | None = None
     waiting_seconds: float | None = None
     item_slots: float | None = None
-    resumed: bool = False
-    """True if an interruption cut the epoch; its times are not used."""
 
 
 def format_duration(seconds: float) -> str:

@@ -33,7 +33,7 @@ from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
 from ncfbench.training import vectors
 from ncfbench.training.blended import blend_run
-from ncfbench.training.trained import describe_parameters, open_data, read_trained
+from ncfbench.training.trained import open_data, read_trained
 from ncfbench.training.vectors import Vectors, best_items, ranked_items
 
 if TYPE_CHECKING:  # it imports JAX
@@ -107,11 +107,14 @@ def export_vectors(
         "on_all_links": on_all_links,
     }
     if record is not None:
+        parameters = "of the reported epoch"
+        if record.reported_iteration is None:
+            parameters = "of the last iteration, never evaluated"
         meta |= {
             "run": record.name,
             "run_digest": digest(record.config),
             "settings": record.config.to_dict(),
-            "parameters": "of a run on all links" if on_all_links else describe_parameters(record),
+            "parameters": "of a run on all links" if on_all_links else parameters,
         }
     dataset = dataset.on_all_links() if on_all_links else dataset
     exported = None

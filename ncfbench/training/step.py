@@ -20,7 +20,7 @@ from ncfbench.distributed.layout import Layout, make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.losses import Loss, make_loss
-from ncfbench.models.objective import batch_link_loss, coupling_penalty, user_penalty
+from ncfbench.models.objective import batch_link_loss, user_penalty
 from ncfbench.models.tables import WHOLE_TABLES, Rows
 from ncfbench.models.towers import DeviceContent, Towers, UserVectors, make_towers
 from ncfbench.sampling.batch import Batch
@@ -84,8 +84,8 @@ def batch_loss(
     total = links + user_penalty(raw_bxD, config.user_l2)
     if towers.free_items is None:
         return total
-    gaps_b = towers.gaps(*encoded)[batch.pos_item]
-    return total + coupling_penalty(gaps_b, config.coupling_weight)
+    gaps_b = towers.gaps(*encoded)[batch.pos_item]  # an item counts once for each of its links
+    return total + config.coupling_weight * jnp.mean(gaps_b)
 
 
 def positive_users(

@@ -62,12 +62,6 @@ def open_data(record: RunRecord, data_dir: Folder, say: Callable[[str], None]) -
     return dataset
 
 
-def describe_parameters(record: RunRecord) -> str:
-    """Return which parameters of a run are given away."""
-    is_evaluated = record.reported_iteration is not None
-    return "of the reported epoch" if is_evaluated else "of the last iteration, never evaluated"
-
-
 def restore_trained(
     record: RunRecord, dataset: Dataset, say: Callable[[str], None]
 ) -> tuple[Embedder, Best]:
