@@ -305,5 +305,5 @@ def blend_of(runs: Sequence[RunRecord], floors: Iterable[FloorResult]) -> BlendR
     of_floors = {(each.row["floor"], each.row["penalty"]): each for each in floors}
     if not runs or len(known) < len(runs) or len(parts) > 1 or not parts <= of_floors.keys():
         return None
-    epoch = mean_of([run.summary for run in runs], "reported_epoch")
+    epoch = mean_of(run.summary["reported_epoch"] for run in runs)
     return BlendResult(of_floors[parts.pop()], known, epoch)

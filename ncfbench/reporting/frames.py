@@ -249,7 +249,6 @@ def arms_table(runs: Iterable[Run]) -> pa.Table:
                 "stratum_size": run.variant.stratum_size,
                 "negatives": run.variant.negatives,
                 "iteration_seconds": run.summary["full_iteration_seconds"],
-                "feature_seconds": run.feature_seconds,
                 "smallest_probe_loss": min(run.probes.losses, default=None),
                 "baseline_run": run.base and run.base.name,
                 "reached": None if run.target is None else run.iterations_to_target is not None,

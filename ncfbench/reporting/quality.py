@@ -61,11 +61,11 @@ class Quality:
         epoch: float | None = None,
     ) -> Quality:
         """Return the quality of some rows, one of each seed."""
-        means = {name: mean_of(rows, f"{split}_{name}") for name in QUALITY}
+        means = {name: mean_of(row.get(f"{split}_{name}") for row in rows) for name in QUALITY}
         errors = {f"{name}_error": standard_error(rows, f"{split}_{name}") for name in MEASURED}
         recalls = [row[f"{split}_{RECALL}"] for row in rows]
-        validation = mean_of([{RECALL: validation_recall(row)} for row in rows], RECALL)
-        epoch = mean_of(rows, "epoch") if epoch is None else epoch
+        validation = mean_of(map(validation_recall, rows))
+        epoch = mean_of(row.get("epoch") for row in rows) if epoch is None else epoch
         return cls(means | errors, split, epoch, recalls, validation, kept)
 
     @property
@@ -156,8 +156,8 @@ def standard_error(rows: Sequence[Row], measure: str) -> float | None:
     return math.sqrt((shared + of_seeds) / len(rows))
 
 
-def mean_of(rows: Sequence[Row], column: str) -> float | None:
-    """Return the mean of a column; None where some row lacks it."""
-    values = [row.get(column) for row in rows]
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if len(known) == len(values) else None
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """Return the mean of some values; None where one of them is None, or there are none."""
+    present = [*values]
+    known = [value for value in present if value is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(present) else None

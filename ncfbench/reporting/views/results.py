@@ -109,7 +109,8 @@ def speedup_tables(
             notes.append(TIES_NOTE.format(factor=LOSS_SPREAD.factor))
             notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in rows)
             over = find_sampler(own[0].runs[0].baseline_sampler).title
-            what, name = f"Speedup over {over}{_with_times(own)}", "speedup"
+            times = f" with times of a {own[0].timed_by}" if own[0].timed_by else ""
+            what, name = f"Speedup over {over}{times}", "speedup"
             lead = " ".join(filter(None, map(_soonest, own)))
         else:
             what, name, lead, notes = "Speedup beside the paper's", "paper-speedup", "", [note]
@@ -195,11 +196,6 @@ def _soonest(comparison: Comparison) -> str:
         f" ({interval}{counted(best['seeds'], 'seed')}){'; tied with it: ' if others else ''}"
         f"{others}."
     )
-
-
-def _with_times(comparisons: Sequence[Comparison]) -> str:
-    timed_by = comparisons[0].timed_by
-    return f" with times of a {timed_by}" if timed_by else ""
 
 
 def _reference_notes(comparisons: Sequence[Comparison]) -> list[str]:
