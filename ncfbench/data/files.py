@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
-from ncfbench.errors import DataError, reason
+from ncfbench.errors import DataError
+from ncfbench.storage.tables import reading
 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 """Compressions by the suffixes that mean them."""
@@ -30,7 +30,7 @@ def read_lines(file: Path, errors: str = "strict") -> Iterator[str]:
     Raises:
         DataError: the file cannot be read or is empty, or a line is not UTF-8.
     """
-    with _reading(file):
+    with reading(file):
         content = file.read_bytes()
     if not content:
         raise DataError(f"{file} is empty.")
@@ -52,17 +52,9 @@ def require_utf8(file: Path, content: bytes) -> None:
         ) from error
 
 
-@contextmanager
-def _reading(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DataError(f"Cannot read {file}: {reason(error)}.") from error
-
-
 def git_blob_id(file: Path) -> str:
     """Return git's id of a file's content: SHA-1 of ``blob <size>\\0`` and the content."""
-    with _reading(file):
+    with reading(file):
         content = file.read_bytes()
     blob = b"blob %d\0" % len(content) + content
     return hashlib.sha1(blob, usedforsecurity=False).hexdigest()
@@ -73,7 +65,7 @@ def sha256(file: Path) -> str:
     if file.is_dir():
         parts = (f"{part.relative_to(file)} {sha256(part)}\n" for part in parquet_files(file))
         return hashlib.sha256("".join(parts).encode()).hexdigest()
-    with _reading(file), file.open("rb") as content:
+    with reading(file), file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 

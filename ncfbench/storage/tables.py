@@ -69,14 +69,14 @@ def require_writable(folder: Path) -> None:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn whatever a missing or damaged file raises into a DataError."""
+def reading(path: Path, advice: str = "") -> Iterator[None]:
+    """Turn whatever a missing or damaged file raises into a DataError, which ends with advice."""
     try:
         yield
     except (OSError, EOFError, pa.ArrowException, ValueError) as error:
         # Arrow's words for a missing file name its path again.
         why = "No such file" if isinstance(error, FileNotFoundError) else reason(error)
-        raise DataError(f"Cannot read {path}: {why}.") from error
+        raise DataError(f"Cannot read {path}: {why}. {advice}".rstrip()) from error
 
 
 @contextmanager
@@ -169,7 +169,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file; DataError where it is missing or damaged."""
-    with _reading(path):
+    with reading(path):
         return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -220,7 +220,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
 def _read(path: Path) -> pa.Table:
     # Opened once, since another process may replace the file meanwhile.
-    with _reading(path), pa.OSFile(str(path)) as file:
+    with reading(path), pa.OSFile(str(path)) as file:
         # Not pq.read_table: its data set takes longer than a small table.
         table = pq.ParquetFile(file, page_checksum_verification=True).read()
         table.validate(full=True)
@@ -229,7 +229,7 @@ def _read(path: Path) -> pa.Table:
 
 def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
     """Return the rows of a table written by :func:`write_rows`; see :func:`read_table`."""
-    with _reading(path):
+    with reading(path):
         rows: list[dict[str, Any]] = read_table(path, schema).to_pylist()
     return rows
 
@@ -250,7 +250,7 @@ def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:
     Raises:
         DataError: the file is missing or damaged, or its array has another type or shape.
     """
-    with _reading(path):
+    with reading(path):
         # An empty array, a file of 128 bytes, cannot be mapped.
         is_empty = path.stat().st_size <= 128
         array = np.load(path, mmap_mode=None if is_empty else "r", allow_pickle=False)

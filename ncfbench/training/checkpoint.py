@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -19,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr
 
-from ncfbench.errors import DataError, reason
+from ncfbench.errors import DataError
 from ncfbench.storage import tables
 from ncfbench.training.state import Parameters, TrainState
 
@@ -30,6 +29,8 @@ SEAL = b"crc32 "
 SEAL_BYTES = len(SEAL) + 4
 BLOCK_BYTES = 2**20
 """Bytes of a file in memory while its checksum is computed."""
+UNCHANGED = "Nothing was changed: make it readable, and try again."
+"""Advice where the system refuses to read: no checkpoint is torn by that."""
 NAMED = 3
 """Differences of a checkpoint that a message names."""
 
@@ -69,7 +70,7 @@ class Checkpoints:
         Raises:
             DataError: the folder cannot be read.
         """
-        with _reading(self.folder):
+        with tables.reading(self.folder, UNCHANGED):
             paths = [*self.folder.iterdir()] if self.folder.exists() else []
         names = [path.stem for path in paths if path.suffix == ".npz"]
         return sorted(int(name) for name in names if name.isdecimal())
@@ -130,24 +131,12 @@ class Checkpoints:
         """
         for iteration in reversed(self.iterations()):
             path = self.path(iteration)
-            with _reading(path), path.open("rb") as file:
+            with tables.reading(path, UNCHANGED), path.open("rb") as file:
                 if _is_whole(file):
                     return _read(file, path, like, put)
             self._torn.add(iteration)
             self.say(f"Checkpoint {iteration} is damaged, and is skipped: {path}.")
         return None
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusal to read into a DataError: no checkpoint is torn by it."""
-    try:
-        yield
-    except OSError as error:
-        raise DataError(
-            f"Cannot read {path}: {reason(error)}. Nothing was changed: make it readable, and try"
-            " again."
-        ) from error
 
 
 def _seal(file: IO[bytes], size: int) -> bytes:
