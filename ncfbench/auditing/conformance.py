@@ -145,7 +145,7 @@ class _Suite:
         for number, batch in enumerate(batches):
             items = batch.items[: int(batch.n_items)]
             if (degrees[items] == 0).any():
-                item = self.graph.name("item", int(items[degrees[items] == 0][0]))
+                item = self.graph.name(int(items[degrees[items] == 0][0]))
                 return f"batch {number} embeds {item}, which has no training link"
         return ""
 

@@ -45,9 +45,8 @@ class BipartiteGraph:
     user_offsets: Int64
     item_users: Int32
     item_offsets: Int64
-    user_ids: Sequence[Any] | None = None
-    """The source's ids of users, for messages; None where these are the numbers."""
     item_ids: Sequence[Any] | None = None
+    """The source's ids of items, for messages; None where these are the numbers."""
 
     @classmethod
     def from_links(
@@ -56,7 +55,6 @@ class BipartiteGraph:
         items: ArrayLike,
         n_users: int,
         n_items: int,
-        user_ids: Sequence[Any] | None = None,
         item_ids: Sequence[Any] | None = None,
     ) -> BipartiteGraph:
         """Build a graph from the two ends of each link, in any order. Arrays of int32 in order by
@@ -101,13 +99,12 @@ class BipartiteGraph:
         link_user, link_item = (ends.astype(np.int32, copy=False) for ends in (users, items))
         user_offsets = np.searchsorted(link_user, np.arange(n_users + 1, dtype=np.int32))
         by_item = grouped(link_user, link_item, n_items)
-        names = user_ids, item_ids
-        return cls(n_users, n_items, link_user, link_item, user_offsets, *by_item, *names)
+        return cls(n_users, n_items, link_user, link_item, user_offsets, *by_item, item_ids)
 
-    def name(self, kind: str, node: int) -> str:
-        """Return a ``user`` or an ``item`` as messages name it, by the source's id."""
-        ids = self.user_ids if kind == "user" else self.item_ids
-        return f"{kind} {node}" if ids is None else f"{kind} {str(ids[node])[:80]!r}"
+    def name(self, item: int) -> str:
+        """Return an item as messages name it, by the source's id."""
+        ids = self.item_ids
+        return f"item {item}" if ids is None else f"item {str(ids[item])[:80]!r}"
 
     @property
     def n_links(self) -> int:
@@ -204,14 +201,6 @@ class BipartiteGraph:
         is_linked &= self.link_item[np.minimum(base, self.n_links - 1)] == items
         return is_linked
 
-    def users_of(self, items: Int32) -> tuple[Int32, Int64]:
-        """Return the users of some items, item after item, and each one's position in ``items``."""
-        return _neighbours(items, self.item_offsets, self.item_users)
-
-    def items_of(self, users: Int32) -> tuple[Int32, Int64]:
-        """Return the items of some users, user after user, and each one's position in ``users``."""
-        return _neighbours(users, self.user_offsets, self.link_item)
-
     def linked_block(
         self, users: Int32, items: Int32, tables: LookupTables | None = None
     ) -> tuple[Int64, Int64]:
@@ -244,7 +233,7 @@ class BipartiteGraph:
         order = np.argsort(users, kind="stable")
         first = np.flatnonzero(np.diff(users[order], prepend=-1))
         count = np.diff(first, append=len(users))
-        linked, column = self.users_of(items)
+        linked, column = _neighbours(items, self.item_offsets, self.item_users)
         hit, position = tables.users.hits(linked, users[order[first]])
         rows = order[_expand(first[position], count[position])]
         return rows, np.repeat(column[hit], count[position])
@@ -302,6 +291,7 @@ def grouped(values: Int32, keys: Int32, n_keys: int) -> tuple[Int32, Int64]:
 
 
 def _neighbours(nodes: Int32, offsets: Int64, ends: Int32) -> tuple[Int32, Int64]:
+    """Return the neighbours of nodes, node after node, and the position of each one's node."""
     counts = offsets[nodes + 1] - offsets[nodes]
     neighbours = ends.take(_expand(offsets[nodes], counts), mode="clip")
     return neighbours, np.repeat(np.arange(len(nodes)), counts)

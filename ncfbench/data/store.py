@@ -86,8 +86,8 @@ class Dataset(Content):
     @cached_property
     def graph(self) -> BipartiteGraph:
         """The training links."""
-        size, ids = (self.n_users, self.n_items), (self.user_ids, self.item_ids)
-        return BipartiteGraph.from_links(*self.links("train"), *size, *ids)
+        size = self.n_users, self.n_items
+        return BipartiteGraph.from_links(*self.links("train"), *size, self.item_ids)
 
     @cached_property
     def has_links(self) -> NDArray[np.bool_]:

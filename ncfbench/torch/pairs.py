@@ -73,7 +73,7 @@ class LinkedPairs:
         self.labels = np.argsort(order)
         """int64[N]: the link of each row, for the data set's column ``label``."""
         self.graph = BipartiteGraph.from_links(
-            user, item, len(self.users), len(distinct), user_ids=self.users, item_ids=distinct
+            user, item, len(self.users), len(distinct), item_ids=distinct
         )
         self.sampler = self._seeded(0)
 

@@ -4,7 +4,6 @@ import re
 import shlex
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,10 +20,7 @@ SMALL = {"batch_size": 8, "stratum_size": 2, "negatives": 2, "uniform_items": 4}
 
 def graph_of(n_users, n_items, n_links):
     pairs = np.random.default_rng(1).choice(n_users * n_items, n_links, replace=False)
-    ids = pa.array([f"u{number}" for number in range(n_users)])
-    return BipartiteGraph.from_links(
-        pairs // n_items, pairs % n_items, n_users, n_items, user_ids=ids
-    )
+    return BipartiteGraph.from_links(pairs // n_items, pairs % n_items, n_users, n_items)
 
 
 GRAPH = graph_of(12, 15, 60)
