@@ -111,6 +111,12 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else "."
 
 
+def refusal(what: str, name: str, valid: Iterable[str]) -> str:
+    """Return ``what 'name'`` with the nearest valid name and all of them: why a name is refused."""
+    known = list(valid)
+    return f"{what} {name!r}{nearest(name, known)} Valid: {', '.join(known)}."
+
+
 def either(names: Iterable[str], word: str = "or") -> str:
     """Return names as they stand in a sentence: ``neg, ns or strat-ns``."""
     *first, last = names

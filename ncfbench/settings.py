@@ -19,7 +19,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ncfbench.errors import UsageError, either, nearest
+from ncfbench.errors import UsageError, either, refusal
 
 Panel = Literal["Data", "Sampler", "Model", "Training", "Devices", "Output"]
 PANELS: tuple[Panel, ...] = get_args(Panel)
@@ -140,15 +140,14 @@ class Setting:
             UsageError: the message names the valid values.
         """
         if self.choices:
-            given, valid = value if isinstance(value, tuple) else (value,), ", ".join(self.choices)
+            given = value if isinstance(value, tuple) else (value,)
             for choice in given:
                 if choice not in self.choices:
-                    suggestion = nearest(choice, self.choices)
-                    raise UsageError(f"{self.name} = {choice!r}{suggestion} Valid: {valid}.")
+                    raise UsageError(refusal(f"{self.name} =", choice, self.choices))
             if not given or len(set(given)) < len(given):
                 raise UsageError(
-                    f"{self.name} = {','.join(given)!r}: name each of {valid} at most once, and one"
-                    " or more."
+                    f"{self.name} = {','.join(given)!r}: name each of {', '.join(self.choices)} at"
+                    " most once, and one or more."
                 )
         elif self.type in ("int", "float") and not (
             math.isfinite(value)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ncfbench.catalog import find, find_loss
 from ncfbench.config import RunConfig, all_settings, complete
-from ncfbench.errors import UsageError, nearest
+from ncfbench.errors import UsageError, nearest, refusal
 from ncfbench.storage.schemas import MEASURES
 
 METRIC = "recall@50"
@@ -40,9 +40,7 @@ class Question:
     def __post_init__(self) -> None:
         if self.measure not in MEASURES:
             valid = [name.replace("_at_", "@") for name in MEASURES]
-            raise UsageError(
-                f"--metric {self.metric!r}{nearest(self.metric, valid)} Valid: {', '.join(valid)}."
-            )
+            raise UsageError(refusal("--metric", self.metric, valid))
         tried, fixed = _converted(self.tried), dict(self.fixed)
         for name in tried:
             if name in fixed:

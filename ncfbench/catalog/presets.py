@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ncfbench.errors import UsageError, nearest
+from ncfbench.errors import UsageError, refusal
 
 PORTFOLIO: Mapping[str, Mapping[str, Any]] = tomllib.loads(
     Path(__file__).with_name("portfolio.toml").read_text("utf-8")
@@ -24,5 +24,5 @@ def preset(name: str) -> Mapping[str, Any]:
         UsageError: there is none of that name.
     """
     if name not in PRESETS:
-        raise UsageError(f"--preset {name!r}{nearest(name, PRESETS)} Valid: {', '.join(PRESETS)}.")
+        raise UsageError(refusal("--preset", name, PRESETS))
     return PRESETS[name]

@@ -16,7 +16,7 @@ from ncfbench.cli.delivery import FORMATS, deliver, draw_into
 from ncfbench.cli.failures import reporting
 from ncfbench.cli.output import print_json, print_views, say
 from ncfbench.config import Locations
-from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, nearest, shown
+from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, refusal, shown
 
 if TYPE_CHECKING:
     from ncfbench.reporting.results import Results
@@ -121,8 +121,7 @@ def report(
         raise UsageError(f"--json is --format json; it does not go with --format {format_}.")
     kind = "json" if json_ else format_ or "table"
     if kind not in FORMATS:
-        unknown = f"Unknown format {kind!r}{nearest(kind, FORMATS)}"
-        raise UsageError(f"{unknown} Valid: {', '.join(FORMATS)}.")
+        raise UsageError(refusal("Unknown format", kind, FORMATS))
     given = {
         "--format": kind not in ("table", "json"),
         "--only": only,

@@ -9,8 +9,8 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.failures import reporting
 from ncfbench.cli.output import print_json, print_views
-from ncfbench.config import all_settings, setting_facts, unknown
-from ncfbench.errors import UsageError
+from ncfbench.config import all_settings, setting_facts
+from ncfbench.errors import UsageError, refusal
 from ncfbench.settings import PANELS
 
 
@@ -33,7 +33,7 @@ def settings(
     known = all_settings()
     wanted = None if name is None else name.replace("-", "_")
     if wanted is not None and wanted not in known:
-        raise UsageError(unknown(wanted, known))
+        raise UsageError(refusal("Unknown setting", wanted, known))
     chosen = list(known.values()) if wanted is None else [known[wanted]]
     if json_:
         print_json({setting.name: setting_facts(setting) for setting in chosen})

@@ -28,7 +28,7 @@ from ncfbench.config.run_config import RunConfig as RunConfig
 from ncfbench.config.run_config import digest as digest
 from ncfbench.config.run_config import digest_of as digest_of
 from ncfbench.config.run_config import identity_of as identity_of
-from ncfbench.errors import UsageError, nearest, reason
+from ncfbench.errors import UsageError, reason, refusal
 from ncfbench.settings import Kind, Setting
 
 LOCATION_VARIABLES = {"data_dir": "NCFBENCH_DATA_DIR", "runs_dir": "NCFBENCH_RUNS_DIR"}
@@ -101,7 +101,7 @@ def convert(settings: Mapping[str, Any], chosen: Choices | None = None) -> dict[
     known = all_settings(chosen) | all_settings(named)
     for name in settings:
         if name not in known:
-            raise UsageError(unknown(name, [*known, *LOCATION_VARIABLES]))
+            raise UsageError(refusal("Unknown setting", name, [*known, *LOCATION_VARIABLES]))
     return {name: known[name].convert(value) for name, value in settings.items()}
 
 
@@ -128,7 +128,7 @@ def complete(settings: Mapping[str, Any], *, ignore_unknown: bool = False) -> Ru
             given[name] = known[name].convert(value)
             known[name].check(given[name])
         elif not ignore_unknown:
-            raise UsageError(unknown(name, had))
+            raise UsageError(refusal("Unknown setting", name, had))
     values = _with_defaults(given, had, infos)
     values["noise"] = canonical_noise(values["noise"])
     shared = {setting.attribute: values.pop(name) for name, setting in SETTINGS.items()}
@@ -163,12 +163,6 @@ def named_once(given: Iterable[tuple[str, Any]], origin: str) -> dict[str, Any]:
             raise UsageError(f"{origin}: {name} is given twice{both}. Leave one of them out.")
         values[name], written[name] = value, key
     return values
-
-
-def unknown(name: str, known: Iterable[str]) -> str:
-    """Return the message that refuses an unknown setting."""
-    valid = list(known)
-    return f"Unknown setting {name!r}{nearest(name, valid)} Valid: {', '.join(valid)}."
 
 
 def split_assignment(text: str, example: str = "filters=100") -> tuple[str, str]:

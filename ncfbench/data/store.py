@@ -33,7 +33,7 @@ from ncfbench.data.hold_out import advise_hold_out
 from ncfbench.data.options import SourceOptions, flags_of
 from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
 from ncfbench.data.text import Int32, Texts
-from ncfbench.errors import DataError, UsageError, nearest, reason, shown
+from ncfbench.errors import DataError, UsageError, nearest, reason, refusal, shown
 from ncfbench.storage import locks, tables
 
 FORMAT_VERSION = 2  # data of another one must be prepared again
@@ -239,10 +239,7 @@ def prepare_dataset(
     valid = [field.name for field in fields(kind)]
     for option in options:
         if option not in valid:
-            raise UsageError(
-                f"{source} has no option {option!r}{nearest(option, valid)} Valid:"
-                f" {', '.join(valid)}."
-            )
+            raise UsageError(refusal(f"{source} has no option", option, valid))
     folder = Locations.of(data_dir).data_dir
     prepare(source, kind(**options), folder, name, replace=force, say=say)
     return load(folder, name or source)

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ncfbench.config import RunConfig, all_settings, identity_of
-from ncfbench.errors import UsageError, nearest
+from ncfbench.errors import UsageError, nearest, refusal
 from ncfbench.reporting.frames import compared_by, grouped
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.labels import SHORT, run_command
@@ -36,8 +36,7 @@ def wanted_values(given: Mapping[str, Iterable[Any]], records: Sequence[RunRecor
     for word, values in given.items():
         name = LETTERS.get(word, word.replace("-", "_").rstrip("_"))
         if name not in known:
-            unknown = f"Unknown setting {word!r}{nearest(name, known)}"
-            raise UsageError(f"{unknown} Valid: {', '.join(known)}.")
+            raise UsageError(refusal("Unknown setting", word, known))
         present = dict.fromkeys(_value(record.config, name) for record in records)
         for value in map(known[name].convert, values):
             if present and value not in present:
@@ -95,8 +94,7 @@ def choose(parts: Mapping[str, T], wanted: Sequence[str]) -> dict[str, T]:
     for name in wanted:
         own = {name} & {*parts} or {one for one in parts if one.startswith(f"{name}-")}
         if not own:
-            none = f"There is no table {name!r}{nearest(name, parts)}"
-            raise UsageError(f"{none} Valid: {', '.join(parts)}.")
+            raise UsageError(refusal("There is no table", name, parts))
         found |= own
     return {name: part for name, part in parts.items() if name in found}
 

@@ -8,10 +8,10 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset
 
 from ncfbench.catalog import find_sampler
-from ncfbench.config import SETTINGS, complete, unknown
+from ncfbench.config import SETTINGS, complete
 from ncfbench.data import BipartiteGraph
 from ncfbench.data import Dataset as PreparedData
-from ncfbench.errors import UsageError, reason
+from ncfbench.errors import UsageError, reason, refusal
 from ncfbench.rng import Streams
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
 from ncfbench.torch.batch import TensorBatch, as_tensors
@@ -84,7 +84,7 @@ class BatchLoader(DataLoader[TensorBatch]):
         known += ["loss", "gamma", "lambda", "seed", *find_sampler(sampler).names, *OPTIONS]
         for name in settings:
             if name.rstrip("_") not in known:
-                raise UsageError(unknown(name, known))
+                raise UsageError(refusal("Unknown setting", name, known))
         if start < 0:
             raise UsageError(f"start = {start} is no batch number: the first batch is 0.")
         if batches is not None and batches < 1:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ncfbench.data.options import as_flags, flags_of
-from ncfbench.errors import UsageError, nearest
+from ncfbench.errors import UsageError, refusal
 
 if TYPE_CHECKING:
     from ncfbench.data.content import Content
@@ -121,9 +121,7 @@ def find_source(name: str, dataset: str | None = None) -> Source:
     the data set, is that of another source, for which reports would take it.
     """
     if name not in SOURCES:
-        raise UsageError(
-            f"Unknown source {name!r}{nearest(name, SOURCES)} Valid: {', '.join(SOURCES)}."
-        )
+        raise UsageError(refusal("Unknown source", name, SOURCES))
     if dataset in SOURCES and dataset != name:
         raise UsageError(
             f"--name {dataset} is the name of a source, and these data come from {name}. Choose"
