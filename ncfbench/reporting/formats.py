@@ -28,20 +28,3 @@ def with_error(pair: tuple[float, float | None]) -> str:
 def interval(spec: str) -> Format:
     """Return a format of two ends: ``1.80..2.02``."""
     return lambda ends: f"{ends[0]:{spec}}..{ends[1]:{spec}}"
-
-
-def estimate(spec: str) -> Format:
-    """Return a format of a value with its interval: ``1.91 [1.80, 2.02]``.
-
-    The value is a triple, or has ``value``, ``lower`` and ``upper``, such as
-    :class:`ncfbench.statistics.intervals.Estimate`. Ends that are None, or alike, are left out.
-    """
-
-    def text(found: Any) -> str:
-        triple = found if isinstance(found, tuple) else (found.value, found.lower, found.upper)
-        value, lower, upper = triple
-        if lower is None or upper is None or lower == upper:
-            return f"{value:{spec}}"
-        return f"{value:{spec}} [{lower:{spec}}, {upper:{spec}}]"
-
-    return text

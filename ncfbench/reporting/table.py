@@ -10,7 +10,7 @@ text for a terminal, Markdown, LaTeX, CSV, JSON or HTML::
             *under(
                 "citeulike",
                 Col("ms", "full_iteration_seconds", ".2f", scale=1e3),
-                Col("total", ("total", "total_lower", "total_upper"), estimate(".2f")),
+                Col("total", ("total_lower", "total_upper"), interval(".2f")),
             ),
         ],
         rows,

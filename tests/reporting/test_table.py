@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from support.cli import invoke
 
-from ncfbench.reporting.formats import estimate, interval
+from ncfbench.reporting.formats import interval
 from ncfbench.reporting.render import latex, markdown
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.results import collect
@@ -97,20 +97,18 @@ def test_columns_are_declared_once():
         Col("arm", "arm", style=lambda row: "plain" if row["seconds"] else "best"),
         *under("a batch", Col("ms", "seconds", ",.2f", scale=1e3), Col("links", "links", ",")),
         Col("bias %", ("low", "high"), interval(".1f"), scale=100),
-        Col("ratio", lambda row: row["links"] and (2.0, row["low"], None), estimate(".2f")),
         Col("why", lambda row: Cell("no", "muted"), wraps=True),
     ]
     table = Table.of("T", cols, rows, ["N."])
     assert [[cell.text for cell in row] for row in table.rows] == [
-        ["iid", "1,234.50", "12,345", "50.0..75.0", "2.00", "no"],
-        ["strat-ns", "-", "-", "-", "-", "no"],
+        ["iid", "1,234.50", "12,345", "50.0..75.0", "no"],
+        ["strat-ns", "-", "-", "-", "no"],
     ]
     assert [row[0].style for row in table.rows] == ["plain", "best"]
-    assert [column.align for column in table.header] == ["left", *["right"] * 4, "left"]
-    assert table.headings == ("arm", "a batch: ms", "links", "bias %", "ratio", "why")
+    assert [column.align for column in table.header] == ["left", *["right"] * 3, "left"]
+    assert table.headings == ("arm", "a batch: ms", "links", "bias %", "why")
     assert Col("", 1, absent="").cell(("a", None)) == Cell("")
     assert Col("", ("real", "imag"), interval("g")).cell(3) == Cell("3..0")
-    assert estimate(".1f")((2.0, 1.5, 2.5)) == "2.0 [1.5, 2.5]"
     assert sentence("a label") == sentence("a label.") == "a label."
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.errors import UsageError, install_command
 from ncfbench.runs.arms import Variant
 from ncfbench.storage.tables import atomic_path, storage_errors
 
-T = TypeVar("T")
 Style = dict[str, Any]
 """Colour, line and mark, by Matplotlib's names."""
 COLOURS = (
