@@ -36,16 +36,15 @@ def latest_most(seconds: Sequence[float]) -> float:
 
 @dataclass
 class Costs:
-    """Wall seconds of the parts of runs, by encoder: those of one say nothing of another's.
+    """Wall seconds of the parts of runs, by encoder: those of one say nothing of another's. Before
+    anything was measured they are those of :class:`Pace`.
 
     Attributes:
-        guess: the pace before anything was measured.
         measured: seconds of each ``opening`` (with compilation), ``evaluation``, ``saving`` and
             ``turn`` of a run, and of the ``training`` in each turn, by part and encoder.
         forecasts: seconds of an evaluation by encoder, as expected before the first one.
     """
 
-    guess: Pace = field(default_factory=Pace)
     measured: defaultdict[tuple[Part, str], list[float]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -67,7 +66,7 @@ class Costs:
         """
         seconds, usual = self.measured["opening", encoder], self._of_all("opening", 0.0)
         if seconds or not usual:  # no run has been opened yet
-            return of(seconds) if seconds else self.guess.opening
+            return of(seconds) if seconds else Pace.opening
         times = COSTLY_OPENING if find_encoder(encoder).is_costly else 1.0
         least, factor = UNKNOWN_OPENING
         return times * max(least, factor * usual)
@@ -82,7 +81,7 @@ class Costs:
     def saving(self, encoder: str, of: Statistic = latest_most) -> float:
         """Return the seconds to save a run; for ``of`` see :meth:`opening`."""
         seconds = self.measured["saving", encoder]
-        return of(seconds) if seconds else self._of_all("saving", self.guess.saving)
+        return of(seconds) if seconds else self._of_all("saving", Pace.saving)
 
     def pace(self, encoders: Collection[str]) -> Pace:
         """Return the mean pace of runs of some encoders, one at least."""
@@ -94,7 +93,7 @@ class Costs:
 
     def _training(self, encoder: str) -> float:
         turns, training = (self.measured[part, encoder] for part in ("turn", "training"))
-        return sum(turns) / sum(training) if turns else self.guess.training
+        return sum(turns) / sum(training) if turns else Pace.training
 
     def _of_all(self, part: Part, guess: float) -> float:
         seconds = [values for (name, _), values in self.measured.items() if name == part]

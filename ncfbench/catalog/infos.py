@@ -28,10 +28,6 @@ UNSAID = cast(LossFamily, "")
 NO_SYMBOLS = ("-",) * 5
 
 
-def _no_fault(values: Mapping[str, Any]) -> str:
-    return ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Info:
     """Record of a class of any kind."""
@@ -54,7 +50,7 @@ class Info:
     """
     settings: tuple[Setting, ...] = ()
     """Settings of its own, which only runs with it have."""
-    fault: Callable[[Mapping[str, Any]], str] = _no_fault
+    fault: Callable[[Mapping[str, Any]], str] | None = None
     """Returns what cannot work together among values of a run's settings, as a sentence; empty for
     none.
     """

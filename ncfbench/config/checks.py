@@ -94,7 +94,7 @@ def _faults(values: Values, infos: Mapping[Kind, Any]) -> Iterator[str]:
         )
     yield from _loss_faults(values, infos["sampler"], infos["loss"])
     yield from _batch_faults(values, infos["sampler"])
-    yield from filter(None, (info.fault(values) for info in infos.values()))
+    yield from filter(None, (info.fault(values) for info in infos.values() if info.fault))
 
 
 def _loss_faults(values: Values, sampler: SamplerInfo, loss: LossInfo) -> Iterator[str]:
