@@ -91,7 +91,8 @@ def expected_seconds(case: Case, name: str, *, is_chosen: bool) -> float:
         + RANKING_SECONDS * links.n_users * len(links.candidates)
         for split, links in case.splits.items()
     }
-    return seconds["test"] + is_chosen * FITS * seconds.get("validation", seconds["test"])
+    ranked = seconds.get("validation", seconds["test"] * is_chosen)
+    return seconds["test"] + ranked * (FITS if is_chosen else 1)
 
 
 @functools.cache

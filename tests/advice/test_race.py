@@ -212,7 +212,7 @@ def test_a_candidate_that_diverges_leaves_alone(hold):
         return math.nan if config.sampler == "ns" else hidden(config, seconds)
 
     race, said = hold(diverging)
-    lost = [each for arm in race.firsts if arm.status is Status.DIVERGED]
+    lost = [arm for arm in race.firsts if arm.status is Status.DIVERGED]
     assert {arm.config.sampler for arm in lost} == {"ns"}
     assert {arm.reason for arm in lost} == {"diverged: The loss is not finite."}
     assert f"{lost[0].name} {lost[0].reason}" in said
@@ -248,7 +248,7 @@ def test_a_search_goes_on_beside_whoever_leads(hold, recall):
     assert len(waves) >= 2
     names = [arm.name for arm in race.firsts]
     assert len(set(names)) == len(names)
-    left = [each for arm in race.firsts if arm.status is Status.LEFT]
+    left = [arm for arm in race.firsts if arm.status is Status.LEFT]
     assert any("in a wave" in arm.reason for arm in left)
     assert 0.7 * 300 < race.clock.spent <= 300
     # Two of the best get further seeds; they are equal here.
