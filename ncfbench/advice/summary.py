@@ -43,6 +43,12 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
         if 1 < len(best.deciding) < ENOUGH_SEEDS:
             text = f"{counted(len(best.deciding), 'seed')} of each finalist."
             notes.append(Caveat("few_seeds", text))
+    if answer.unfitted:
+        names = [note[3:].partition(":")[0] for note in answer.unfitted if note.startswith("No ")]
+        text = f"Not among the floors, for want of time or memory: {', '.join(names)}."
+        notes += [Caveat("few_arms", text)] if names else []
+        text = f"Floors that were left out: {' '.join(answer.unfitted)}"
+        notes.append(Caveat("note", text))
     if answer.undecided:
         text = f"{counted(answer.undecided, 'arm')} left before they could be told from it."
         notes.append(Caveat("few_arms", text))
@@ -50,9 +56,6 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
         names = ", ".join(arm.name for arm in answer.untried)
         text = f"Without a recall, for want of time: {names}. A larger --budget may tell."
         notes.append(Caveat("few_arms", text))
-    if answer.unfitted:
-        text = f"Floors that were left out: {' '.join(answer.unfitted)}"
-        notes.append(Caveat("note", text))
     notes += floor_caveats(answer)
     return notes + [
         Caveat(code, f"{text} Repeat this on a quiet machine.")

@@ -101,6 +101,8 @@ def test_floors_stand_below_the_arms_of_a_race(answer):
     assert [floor["best_arm"] for floor in document["floors"]] == ["below", "passes"]
     assert document["floors"][1]["passed_after_seconds"] == pytest.approx(3)
     assert "Floors that were left out: No ease: it would take 9 h." in document["trust"]
+    (few, *_) = [row for row in document["caveats"] if row["code"] == "few_arms"]
+    assert few["sentence"] == "Not among the floors, for want of time or memory: ease."
     trained = [arm for arm in beside.arms if arm.has_run]
     arms = [dataclasses.replace(arm, status="slower") for arm in trained]
     none = dataclasses.replace(beside, arms=arms, target=None)
