@@ -81,8 +81,7 @@ def test_floors_have_rows_of_an_answer(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("more", [[], ["--only", "sampler=ns"]])
-def test_floors_of_another_machine_are_a_caveat(tmp_path, more):
+def test_floors_of_another_machine_are_a_caveat(tmp_path):
     """Known where the runs' environments say on which one they were trained."""
     runs = [
         write_run(tmp_path, sampler, [9, 5, 3], 20, [0, 0.4, recall], errors=ERRORS)
@@ -94,9 +93,8 @@ def test_floors_of_another_machine_are_a_caveat(tmp_path, more):
         for path in (run / "environment.json" for run in runs):
             found = tables.read_json(path) | ({} if host is None else {"host_key": host})
             tables.write_json(path, found)
-        document = json.loads(invoke("report", tmp_path, "--json", *more).stdout)
-        (answer,) = document["answers"]
-        codes.append("other_machine" in {caveat["code"] for caveat in answer["caveats"]})
+        caveats = answer_of(tmp_path)["caveats"]
+        codes.append("other_machine" in {caveat["code"] for caveat in caveats})
     assert codes == [False, False, True]
 
 
@@ -146,6 +144,7 @@ def test_what_both_reach_decides_whether_training_is_worth_it(tmp_path, recall, 
     (answer,) = collect(tmp_path, tmp_path).answers
     said = "are beside ridge (not compared) and training alone"
     assert said in sentences.floors_sentence(answer)
+    assert sentences.worth_sentence(answer) == ""
 
 
 # --- seconds that derived item features took

@@ -139,14 +139,11 @@ def test_every_kind_of_row_agrees(tmp_path):
         * 2
     ):
         write_run(tmp_path, sampler, [9, 4, end], ms, seed=seed // 7, **more)
-    write_run(tmp_path, "ns", [9, 4, 2], 30, seed=7)
-    for more in (
-        {"loss": "log", "encoder": "lstm", "sampler": "neg", "negatives": 3},
-        {"loss": "log", "encoder": "lstm"},
-        {"epochs": 7, "noise": "0.75", "mask": False},
-        {"fingerprint": "e" * 64},
-    ):
-        write_run(tmp_path, more.pop("sampler", "ns"), [9, 4, 2], 30, **more)
+    other = {"loss": "log", "encoder": "lstm"}
+    write_run(tmp_path, "neg", [9, 4, 2], 30, negatives=3, **other)
+    unusual = {"epochs": 7, "noise": "0.75", "mask": False}
+    for more in ({"seed": 7}, other, unusual, {"fingerprint": "e" * 64}):
+        write_run(tmp_path, "ns", [9, 4, 2], 30, **more)
     for epochs, status in ((8, "finished"), (9, "diverged")):
         write_run(tmp_path, "iid", [9, 4, 2], 30, epochs=epochs, status=status)
         untimed = write_run(tmp_path, "ns", [9, 4, 2], 30, epochs=epochs, status=status)

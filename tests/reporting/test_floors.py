@@ -202,10 +202,8 @@ def test_before_training_and_after_divergence(tmp_path):
 @pytest.mark.parametrize(
     ("apart", "stands"),
     [
-        (-2.01, "below ridge (-0.077 ± 0.011) and profile (-0.022 ± 0.011)"),
         (1.99, "level with profile (+0.022 ± 0.011), below ridge (-0.033 ± 0.011)"),
         (2.01, "above profile (+0.022 ± 0.011), below ridge (-0.033 ± 0.011)"),
-        (20, "above ridge (+0.169 ± 0.011) and profile (+0.224 ± 0.011)"),
     ],
 )
 def test_a_run_stands_by_the_errors_of_both(apart, stands, tmp_path):

@@ -174,14 +174,6 @@ def test_a_page_on_own_data_leaves_the_paper_out(tmp_path, monkeypatch):
     assert "The paper printed no figures" in invoke(tmp_path, "--paper").stdout
 
 
-def test_output_makes_its_folder(rich, tmp_path):
-    target = tmp_path / "new" / "folder" / "tables.csv"
-    check(invoke(rich, "--format", "csv", "--output", target), 0)
-    assert target.read_text().startswith("# ")
-    below = target / "below-a-file.csv"
-    check(invoke(rich, "--format", "csv", "--output", below), 3, "Cannot write")
-
-
 def test_output_follows_links_and_writes_to_devices(rich, tmp_path):
     """None is replaced by a file, nor taken for a folder since it has no suffix."""
     written, link = tmp_path / "written.txt", tmp_path / "link"

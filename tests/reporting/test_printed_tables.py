@@ -12,7 +12,6 @@ from ncfbench.reporting.frames import group
 from ncfbench.reporting.rows import compare
 from ncfbench.reporting.views.paper import beside_tables
 from ncfbench.reporting.views.results import mark_of, recall_tables, speedup_tables, time_notes
-from ncfbench.runs.labels import seeds_label
 
 
 def cells_of(table):
@@ -135,21 +134,6 @@ def test_the_source_says_which_figures_are_printed():
     speedup, recall = beside_tables(comparisons, {"f" * 64: {"source": "citeulike"}})
     assert texts_of(recall)["iid"] == ["0.4000 (0.4746)"]
     assert texts_of(speedup)["iid"][2] == "1.00"
-
-
-def test_titles_name_b_s_k_and_seeds():
-    """Each in the table's title, or beside the arm that differs from it."""
-    runs = [
-        record("iid", [9, 3], 1, seed=seed, batch_size=64, epochs=6, encoder=encoder)
-        for seed in (0, 1, 5)
-        for encoder in ("cnn", "lstm")
-    ]
-    runs += [record("strat", [9, 3], 1, batch_size=64, epochs=6, stratum_size=8)]
-    (speedup,) = speedup_tables(compare(group(runs)))
-    settings = "b=64, k=10 (CNN), k=5 (LSTM), epochs=6, seeds 0, 1, 5"
-    assert speedup.title == f"Speedup over iid, SG loss: citeulike, {settings}"
-    assert "strat (s=8)" in cells_of(speedup)
-    assert seeds_label([2, 0, 1]) == "seeds 0 to 2"
 
 
 # --- the paper's figures

@@ -137,6 +137,8 @@ def test_a_file_has_all_tables_or_those_named(rich, tmp_path):
     assert re.findall(r"label{tab:(.*)}", whole.read_text()) == names
     check(report(rich, "--format", "csv", "--table", "speedup", "-o", alone), 0)
     assert alone.read_text().startswith("dataset,encoder,loss,")
+    below = alone / "below-a-file.csv"
+    check(report(rich, "--format", "csv", "--output", below), 3, "Cannot write")
 
 
 @pytest.mark.long
