@@ -253,34 +253,25 @@ def test_without_a_baseline_there_is_no_ratio(tmp_path, losses, sentence):
         check(invoke("report", tmp_path, *words), 0)
 
 
-def lead_of(*runs):
-    comparisons = compare(frames.group(record(*run[:3], **run[3]) for run in runs))
-    (table,) = speedup_tables(comparisons)
+def lead_of(runs):
+    (table,) = speedup_tables(compare(frames.group(runs)))
     return table.lead
 
 
 def test_the_speedup_table_says_who_is_soonest():
     """Iterations of 40, 10, 16.5 and 5 ms: 200 of iid to 3, 100 of ns, 100 of neg, never strat."""
-    assert lead_of(
-        *(
-            (*run, {"seed": seed})
-            for seed in range(2)
-            for run in (
-                ("iid", [9, 5, 3], 40),
-                ("ns", [9, 3, 2], 10),
-                ("neg", [9, 3, 2], 16 + seed),
-                ("strat", [9, 5, 4], 5),
-            )
-        )
-    ) == (
-        "citeulike, CNN: ns comes down to the smallest loss of iid 8 times sooner (95 %: 8 to 8, 2"
-        " seeds)."
-    )
-    slower = [("iid", [9, 5, 3], 10, {}), ("ns", [9, 5, 3], 40, {})]
-    assert lead_of(*slower) == "citeulike, CNN: none is sooner than iid."
-    near = [("strat-ns", [9, 5, 3], 6, {}), ("neg", [9, 5, 3], 5, {})]
-    near.append(("iid", [9, 5, 2], 50, {"negatives": 20}))  # tied with no arm of k = 10
-    assert lead_of(*slower, *near).endswith(" 2 times sooner (1 seed); tied with it: strat-ns.")
+    runs = []
+    for seed in range(2):
+        runs += [record("iid", [9, 5, 3], 40, seed=seed), record("ns", [9, 3, 2], 10, seed=seed)]
+        runs.append(record("neg", [9, 3, 2], 16 + seed, seed=seed))
+        runs.append(record("strat", [9, 5, 4], 5, seed=seed))
+    said = "ns comes down to the smallest loss of iid 8 times sooner (95 %: 8 to 8, 2 seeds)."
+    assert lead_of(runs) == f"citeulike, CNN: {said}"
+    runs = [record("iid", [9, 5, 3], 10), record("ns", [9, 5, 3], 40)]
+    assert lead_of(runs) == "citeulike, CNN: none is sooner than iid."
+    runs += [record("strat-ns", [9, 5, 3], 6), record("neg", [9, 5, 3], 5)]
+    runs.append(record("iid", [9, 5, 2], 50, negatives=20))  # tied with no arm of k = 10
+    assert lead_of(runs).endswith(" 2 times sooner (1 seed); tied with it: strat-ns.")
 
 
 def test_another_baseline(tmp_path):

@@ -189,6 +189,7 @@ def _write_own_data(runs_dir):
         run = write_run(runs_dir, sampler, losses, ms, recalls, seed=seed, **data | more)
         if (sampler, more) == ("strat-ns", {}):
             write_blend(run, recall + 0.02, 0.005)
+            (run / "checkpoints").mkdir()
     row = {"dataset": "own-data", "data_fingerprint": "e" * 64, "test_ndcg_at_50": 0.3}
     row |= {f"{split}_recall_at_50_chance": 0.001 for split in ("test", "validation")}
     floors = [judged_floor("ridge", 0.40, 19.0, **row), judged_floor("profile", 0.3, 3.5, **row)]
