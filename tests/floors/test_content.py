@@ -21,12 +21,7 @@ def cosine(left, right):
     return product / lengths if lengths else 0.0
 
 
-def without_features(dataset):
-    return replace(dataset, item_features=None)
-
-
-def without_texts(dataset):
-    return replace(dataset, vocabulary=())
+WITHOUT_FEATURES, WITHOUT_TEXTS = {"item_features": None}, {"vocabulary": ()}
 
 
 def derived(dataset, **columns):
@@ -39,7 +34,6 @@ def test_features_stand_beside_texts(featured):
     """A product of two items adds those of their words and of their features."""
     contents, seconds = contents_of(featured)
     words = tfidf(featured.texts, featured.n_words, featured.items_of("train")).toarray()
-    assert featured.item_features is not None
     features = featured.item_features.tolist()
     for one, other in ((0, 0), (0, 7), (12, 3), (30, 31)):
         expected = words[one] @ words[other] + cosine(features[one], features[other])
@@ -50,20 +44,20 @@ def test_features_stand_beside_texts(featured):
 
 
 def test_either_alone(featured):
-    words, _ = contents_of(without_features(featured))
-    features, _ = contents_of(without_texts(featured))
+    words, _ = contents_of(replace(featured, **WITHOUT_FEATURES))
+    features, _ = contents_of(replace(featured, **WITHOUT_TEXTS))
     assert (words.keys(), features.keys()) == ({"TF-IDF"}, {"features"})
     both = np.concatenate([words["TF-IDF"].toarray(), features["features"]], axis=1)
     np.testing.assert_array_equal(contents_of(featured)[0][BOTH].toarray(), both)
-    assert contents_of(without_features(without_texts(featured)))[0] == {}
+    assert contents_of(replace(featured, **WITHOUT_FEATURES, **WITHOUT_TEXTS))[0] == {}
 
 
 def test_features_by_lsa_are_left_out(featured):
     """Of six columns those of LSA stand before the checkpoint's, whose seconds count."""
     own = featured.item_features
-    assert own is not None
-    found, seconds = contents_of(derived(without_texts(featured), lsa=2, embed=3))
-    others = replace(without_texts(featured), item_features=own[:, [0, 3, 4, 5]])
+    textless = replace(featured, **WITHOUT_TEXTS)
+    found, seconds = contents_of(derived(textless, lsa=2, embed=3))
+    others = replace(textless, item_features=own[:, [0, 3, 4, 5]])
     np.testing.assert_array_equal(found["features"], contents_of(others)[0]["features"])
     assert seconds == 103
     only_lsa, seconds = contents_of(derived(featured, lsa=6))

@@ -22,7 +22,6 @@ def task(content=CONTENT, links=LINKS):
 
 def test_popularity_counts_training_links():
     scores = models.popularity(task())(ALL)(np.array([2, 0]))
-
     assert scores.tolist() == [LINKS.sum(axis=0).tolist()] * 2
 
 
@@ -44,7 +43,6 @@ def test_ridge_scores_are_those_of_the_regression_of_each_user(candidates, width
     trained = np.flatnonzero(LINKS.any(axis=0))
     x, y = content[trained].astype(np.float64), LINKS[:, trained].astype(np.float64)
     weights = np.linalg.solve(x.T @ x + 2.5 * np.eye(width), x.T @ y.T)
-
     for given_content in (content, sparse.csr_array(content)):
         scores = models.ridge(task(given_content), 2.5)(candidates)(ALL_USERS[::-1])
         expected = (content[candidates] @ weights).T[::-1]
@@ -62,7 +60,6 @@ def test_denoised_scores_regress_links_and_those_that_dropout_would_take(candida
     inverse = np.linalg.inv(kept + p * p * models.LINK_PENALTY * np.eye(len(trained)))
     completed = y + y @ inverse @ taken
     weights = np.linalg.solve(x.T @ x + 2.5 * np.eye(4), x.T @ completed.T)
-
     for content in (CONTENT, sparse.csr_array(CONTENT)):
         scores = models.denoised(task(content), 2.5)(candidates)(ALL_USERS[::-1])
         expected = (CONTENT[candidates] @ weights).T[::-1]
@@ -74,9 +71,7 @@ def test_ease_regresses_each_item_on_all_others(n_users):
     links = (RNG.random((n_users, 9)) < 0.5).astype(np.float32)
     links[:, 3] = 0.0  # a new item among known ones
     candidates = np.array([0, 3, 8])
-
     scores = models.ease(task(None, links), 1.5)(candidates)(np.arange(n_users))
-
     y = links.astype(np.float64)
     for column, item in enumerate(candidates):
         others = np.delete(np.arange(9), item)
@@ -114,7 +109,6 @@ def test_ials_ends_where_its_objective_has_no_slope(monkeypatch):
     users, items = models.factors(
         sparse.csr_array(LINKS[:, :7]), penalty, dimension=3, unobserved=unobserved, sweeps=400
     )
-
     by_user = penalty * (links.sum(axis=1) + unobserved * 7)
     by_item = penalty * (links.sum(axis=0) + unobserved * 7)
     error = links * (users @ items.T - 1) + unobserved * (users @ items.T)

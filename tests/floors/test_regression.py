@@ -62,7 +62,6 @@ def test_iterations_end_where_recall_is_that_of_a_factor(penalty, monkeypatch):
     task = Task(sparse.csr_array(links), content)
     users, items = np.nonzero(linked[:, 900:])
     held_out = HeldOut(task, users, items + 900, np.arange(900, 1500))
-
     recalls = []
     for direct in (1e9, 0):
         monkeypatch.setattr(linear, "DIRECT", direct)

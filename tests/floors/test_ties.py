@@ -80,7 +80,6 @@ def test_a_profile_by_hand(folder):
     """Words that no training item has count in the length of a text, as words of df = 0."""
     data = load(folder, "popular")
     (row,) = floor.floor("popular", data_dir=folder, floors=["profile"], again=True).rows
-    assert data.graph.item_ids is not None
     texts = [text_of(int(str(name)[1:])).split() for name in data.graph.item_ids]
     training = set(data.items_of("train").tolist())
     df = Counter(word for item in training for word in {*texts[item]})
@@ -95,7 +94,7 @@ def test_a_profile_by_hand(folder):
         length = math.hypot(*weights.values())
         return {word: weight / length for word, weight in weights.items()}
 
-    links: dict[str, dict[int, set[int]]] = {"train": {}, "test": {}}
+    links = {"train": {}, "test": {}}
     for split, of_users in links.items():
         for user, item in zip(*map(np.ndarray.tolist, data.links(split)), strict=True):
             of_users.setdefault(user, set()).add(item)
@@ -106,7 +105,7 @@ def test_a_profile_by_hand(folder):
         for user, own in links["test"].items():
             if user not in links["train"]:
                 continue
-            profile: Counter[str] = Counter()
+            profile = Counter()
             for item in links["train"][user]:
                 profile.update(vectors[item])
             scores = {
