@@ -95,7 +95,7 @@ def test_families_are_judged_apart(few_nodes, quick):
     """With each noise distribution; the loss whose weights are wrong comes first."""
     noises, plugin = ["uniform", "unigram"], "planted:PairwiseFault"
     choices = {"samplers": [plugin], "losses": ["log", "sg"], "noises": noises}
-    record = audit_few(few_nodes, **choices, batches=480, encoder="mf")
+    record = audit_few(few_nodes, **choices, batches=48, encoder="mf")
     failed = {
         (row["noise"], row["loss_family"]) for row in record.conformance if row["result"] == "fail"
     }

@@ -110,8 +110,6 @@ def test_a_given_split_is_used(tmp_path):
 @pytest.mark.parametrize(
     ("name", "marks", "row"),
     [
-        ("fold", [0, 1, 2, 3], 0),
-        ("subset", ["a", "b", "a", "b"], 0),
         ("fold", ["train", "test", "train", "train"], 0),
         ("split", [0, 1, 2, 3], 2),
         ("split", ["train", "test", "tset", "train"], 5),
@@ -139,7 +137,7 @@ def test_tokens_that_are_already_made(tmp_path, form):
     """Those of a list are taken as they are; those of a text end at spaces."""
 
     def prepared(*tokens):
-        rows = [{"id": i, "tokens": of} for i, of in zip((5, 30, 100), tokens, strict=True)]
+        rows = [{"id": i, "tokens": row} for i, row in zip((5, 30, 100), tokens, strict=True)]
         return prepare(tmp_path, LINKS, FORMATS[form](tmp_path / f"m.{form}", rows))[0]
 
     lists = prepared(["New York", "", " A.B", None], None, ["a"])
@@ -181,21 +179,19 @@ def test_any_ids_and_texts_come_back(tmp_path, ids, texts, form):
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "message"),
     [
-        ({"hold_out": "tme"}, UsageError, "did you mean 'time'"),
-        ({"hold_out": "items", "split_column": "s"}, UsageError, "exclude each other"),
-        ({"text_columns": ("a",), "tokens_column": "b"}, UsageError, "exclude each other"),
-        ({"rating_threshold": float("nan")}, UsageError, "it must be finite"),
-        ({"sample_users": 0}, UsageError, r"^sample_users = 0: it must be at least 1\.$"),
-        ({"user_column": "userid"}, UsageError, "did you mean 'userId'"),
-        ({"text_columns": ("titel",)}, UsageError, "did you mean 'title'"),
-        ({"rating_column": "stars"}, UsageError, "no such column"),
-        ({"user_column": "movieId"}, UsageError, "cannot be both user and item"),
-        ({"min_count": 99}, DataError, "No word is left"),
+        ({"hold_out": "tme"}, "did you mean 'time'"),
+        ({"hold_out": "items", "split_column": "s"}, "exclude each other"),
+        ({"text_columns": ("a",), "tokens_column": "b"}, "exclude each other"),
+        ({"rating_threshold": float("nan")}, "it must be finite"),
+        ({"sample_users": 0}, r"^sample_users = 0: it must be at least 1\.$"),
+        ({"user_column": "userid"}, "no such column; did you mean 'userId'"),
+        ({"text_columns": ("titel",)}, "did you mean 'title'"),
+        ({"user_column": "movieId"}, "cannot be both user and item"),
     ],
 )
-def test_impossible_choices(tmp_path, options, error, message):
-    with pytest.raises(error, match=message):
+def test_impossible_choices(tmp_path, options, message):
+    with pytest.raises(UsageError, match=message):
         prepare(tmp_path, **options)
     assert not list(tmp_path.glob("data/x/manifest.json"))
