@@ -12,10 +12,8 @@ import pytest
 
 from ncfbench.catalog import ENCODERS, SAMPLERS, find_sampler, losses_for
 from ncfbench.config import SETTINGS, Locations, complete, digest, digest_of, merge
-from ncfbench.errors import UsageError, either
+from ncfbench.errors import UsageError
 from ncfbench.sweeps.grid import read_sweep
-
-PAIRWISE = either(name for name in SAMPLERS if "pairwise" in find_sampler(name).families)
 
 
 def resolve(*given):
@@ -63,13 +61,9 @@ def test_precedence(tmp_path, monkeypatch):
     assert locations == Locations(Path("flag"), Path("variable"))
 
 
+# What commands are refused with, unknown names and files among it, is in the golden list.
 REFUSED = [
     # Values, and settings that do not go together.
-    ({"sampler": "iid", "loss": "hinge"}, f"iid cannot train --loss hinge.*{PAIRWISE}"),
-    ({"sampler": "iid", "loss": "hinge"}, "--loss sg or mse"),
-    ({"sampler": "startified"}, "Unknown sampler 'startified'; did you mean 'strat'"),
-    ({"loss": "higne"}, "did you mean 'hinge'"),
-    ({"encoder": "xyzzy"}, r"Unknown encoder 'xyzzy'\. Valid: mf, cnn, lstm, bow, gru"),
     ({"noise": "unifrom"}, "did you mean 'uniform'"),
     ({"noise": "nan"}, "finite"),
     ({"batch_size": 510}, "510 is not a multiple of stratum_size = 4.*--batch-size 512"),
@@ -88,14 +82,11 @@ REFUSED = [
     ({"user_l2": float("inf")}, "user_l2 = inf"),
     ({"gamma": 0.1}, "gamma belongs to --loss log, hinge, softmax or softmax-logq; sg has none"),
     ({"loss": "log", "lambda": 2.0}, "lambda belongs to --loss sg or mse; log has none"),
-    ({"dataset": "../secret"}, "not a data set's name"),
     ({"dataset": "a" * 65}, "not a data set's name"),
     ({"convolution": "planar"}, r"did you mean 'plain'.* Valid: auto, plain, projected\."),
     ({"encoder": "transformer", "width": 100, "heads": 3}, r"multiple of heads.* width=102\."),
     ({"encoder": "lstm", "filters": 0}, "filters = 0: it must be at least 1"),
     # Assignments.
-    ("filtres=3", "Unknown setting 'filtres'; did you mean 'filters'"),
-    ("filters", "not of the form key=value"),
     ("filters=many", "filters = 'many' is not a whole number"),
     ("filters=1.5", "not a whole number"),
     ("mask=perhaps", "not true or false"),
@@ -103,13 +94,10 @@ REFUSED = [
     ("epochs=2 epochs=2", "--set: epochs is given twice"),
     ("batch-size=64 batch_size=32", "given twice, as batch-size and as batch_size"),
     # Files.
-    (b"epohcs = 3", "did you mean 'epochs'"),
-    (b"epochs = ", "not valid TOML"),
     (b"a = '\xff'", "not valid TOML"),
     (b"batch-size = 64\nbatch_size = 32", "c.toml: batch_size is given twice, as batch-size"),
     (b"lambda = 1.0\nlambda_ = 1.0", "lambda is given twice"),
     (b"mask = 1", "mask = 1 is not true or false"),
-    (None, "Cannot read"),
 ]
 
 

@@ -21,7 +21,6 @@ from ncfbench.data.description import distribution
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import Preparation
 from ncfbench.data.text import Texts
-from ncfbench.errors import UsageError
 from ncfbench.reporting.render.terminal import TableView
 from ncfbench.rng import Streams
 from ncfbench.sampling import contents
@@ -161,8 +160,6 @@ def test_what_a_sampler_cannot_draw_is_told(tmp_path):
     for row in describe(dataset, configurations({"batch_size": 8}))["batches"]:
         assert "larger than the 7 training links" in row["reason"]
         assert row["distinct_items"] is None
-    with pytest.raises(UsageError, match="batch_size = 0"):
-        configurations({"batch_size": 0})
 
 
 def test_data_without_training_links(tmp_path):
@@ -224,6 +221,5 @@ def test_the_command(folder):
     assert facts["fingerprint"] == store.load(folder, "hand").fingerprint
     page = "batch_size = 512 is larger than the 7 training links", "features of items 3 columns"
     check(run("hand"), 0, *page)
-    check(run("hand", epoch=1), 2, "did you mean 'epochs'")
     words = "Making the synthetic data set", "Distinct nodes in a batch (b=64"
     check(run("synthetic", batch_size=64), 0, *words)

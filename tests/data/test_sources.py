@@ -80,7 +80,6 @@ def test_a_source_is_a_module_and_an_entry(tmp_path):
     for flag, value, words in (
         ("--items", "1", "items = 1: it must be at least 2"),
         ("--colours", "gren", "did you mean 'green'"),
-        ("--test-fraction", "20%", "Write 0.2."),
     ):
         check(invoke("prepare", "colours", flag, value, *data), 2, words)
     check(invoke("prepare", "colour", *data), 2, "No such command", "'colours'")
@@ -96,8 +95,6 @@ def test_a_source_is_a_module_and_an_entry(tmp_path):
         ("citeulike", {"min_count": 0}, "min_count = 0"),
         ("citeulike", {"validation_fraction": -0.1}, "validation_fraction = -0.1"),
         ("citeulike", {"test_fraction": float("nan")}, "test_fraction = nan"),
-        ("synthetic", {"test_fraction": 1.0}, "at least 0 and below 1"),
-        ("synthetic", {"users": 0}, "users = 0"),
         ("synthetic", {"links": 10**9}, "a quarter of all"),
         ("synthetic", {"topics": 10**4}, "topics"),
         ("synthetic", {"min_words": 50}, "min_words"),

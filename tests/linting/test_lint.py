@@ -243,5 +243,3 @@ def test_command_ends_with_six_if_something_is_wrong(tmp_path, monkeypatch):
         "scale": "option, 3.0",
     }
     check(invoke("lint", "linted_losses:wrong", "-q"), 6, "wrong-sign", "read as")
-    refused = invoke("lint", "linted_losses:bpr", "-q", "--batch-size", "1")
-    check(refused, 2, "2 links or more")
