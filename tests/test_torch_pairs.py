@@ -1,7 +1,7 @@
 """Pairs of texts for sentence-transformers: strata, linked pairs, and the trainer itself."""
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -224,24 +224,3 @@ def test_the_trainer_trains(by_id, tmp_path):
     assert (tmp_path / "out/checkpoint-20/training_args.bin").exists()
     if users is not None:
         assert (users.weight != before).any(dim=1).all()
-
-
-def test_recall_as_the_guide_tells(tmp_path):
-    """The library's evaluator, a text being its own id, against hits that are counted by hand."""
-    evaluation = pytest.importorskip("sentence_transformers.sentence_transformer.evaluation")
-    model, relevant = tiny_model(tmp_path), defaultdict(set)
-    for user, item in zip(USERS, ITEMS, strict=True):
-        relevant[user].add(item)
-    evaluator = evaluation.InformationRetrievalEvaluator(
-        queries={user: user for user in relevant},
-        corpus={item: item for item in ITEMS},
-        relevant_docs=relevant,
-        precision_recall_at_k=[3],
-    )
-    items = sorted({*ITEMS})
-    f, g = (model.encode(texts, normalize_embeddings=True) for texts in ([*relevant], items))
-    shares = []
-    for row, own in zip(f @ g.T, relevant.values(), strict=True):
-        best = {items[index] for index in np.argsort(-row)[:3]}
-        shares.append(len(best & own) / len(own))
-    assert evaluator(model)["cosine_recall@3"] == pytest.approx(np.mean(shares))

@@ -1,13 +1,11 @@
 """Contracts of plug-ins: what is wrong is named before a folder is made."""
 
 import pytest
+from support.processes import SMALL
 
-from ncfbench.catalog import BUILT_IN, LOSSES
 from ncfbench.config import Locations, complete
 from ncfbench.errors import UsageError
-from ncfbench.models import contracts
 from ncfbench.models.contracts import require_contracts
-from ncfbench.models.encoders.protocol import DataFacts
 from ncfbench.runs.plan import RunPlan
 from ncfbench.training.run import run
 
@@ -94,11 +92,7 @@ LINE = next(n for n, line in enumerate(MODULE.splitlines(), 1) if "# LINE" in li
 WRONG = [
     ("encoder", "Wide", "returns float32[7, 11] for 7 items, and it must return"),
     ("encoder", "Fails", f"fails (shaped.py, line {LINE}): TypeError: dot_general"),
-    (
-        "encoder",
-        "BiasLeaks",
-        "gives a text another vector where more padding follows its last word",
-    ),
+    ("encoder", "BiasLeaks", "gives a text another vector where more padding follows its last"),
     ("encoder", "Empty", "returns vectors that are not finite"),
     ("loss", "Rowless", "returns float32[] for 24 links of 3 negatives, and it must return"),
     ("loss", "Swapped", "does not fall when the score of a positive link rises."),
@@ -119,9 +113,7 @@ def module(tmp_path, monkeypatch):
 
 def settings(**choices):
     plugins = {kind: f"shaped:{name}" for kind, name in choices.items()}
-    return complete(
-        {"dataset": "tiny", "sampler": "ns", "batch_size": 64, "dimension": 8} | plugins
-    )
+    return complete(SMALL | {"sampler": "ns"} | plugins)
 
 
 @pytest.mark.parametrize(("kind", "name", "message"), WRONG)
@@ -135,18 +127,6 @@ def test_a_broken_contract_is_named(tiny, kind, name, message):
 def test_right_plug_ins_pass(tiny, choices):
     """Any mask, flat regions, and distances to a target score too."""
     require_contracts(settings(**choices), tiny)
-
-
-BUILT_INS = [*(("encoder", name) for name in ("bow", "cnn")), *(("loss", name) for name in LOSSES)]
-
-
-@pytest.mark.long_cases(r"encoder-cnn|loss-(mse|log|softmax-logq)")
-@pytest.mark.parametrize(("kind", "name"), BUILT_INS)
-def test_built_in_classes_keep_the_contracts(tiny, kind, name, monkeypatch):
-    """As plug-ins are held to them."""
-    config = complete({"dimension": 8, "word_dimension": 8, kind: name})
-    monkeypatch.setattr(contracts, "BUILT_IN", {**BUILT_IN, kind: {}})
-    contracts._require_plugins.__wrapped__(config, DataFacts.of(tiny), 12)
 
 
 def test_no_folder_is_made(data_dir, tmp_path):

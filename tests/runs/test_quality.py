@@ -30,8 +30,10 @@ def rank_by_hand(scores, at, ranked):
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 3), st.data())
 def test_ranks_are_those_of_comparisons(size, n_users, block_users, data):
-    """Many links of a user or none, in any order; anything may be left out."""
-    rows, links, left_out = [], [], []
+    """Many links of a user or none, in any order; anything may be left out. Users are asked for
+    once, few at a time: memory holds no more of their scores.
+    """
+    rows, links, left_out, asked = [], [], [], []
     for user in range(n_users):
         rows.append(data.draw(st.lists(SCORES, min_size=size, max_size=size)))
         chosen = data.draw(st.lists(st.integers(0, size - 1), max_size=size, unique=True))
@@ -40,8 +42,14 @@ def test_ranks_are_those_of_comparisons(size, n_users, block_users, data):
         links += [(user, at) for at in chosen]
     links = data.draw(st.permutations(links))
     users, index = np.array(links, int).reshape(-1, 2).T
-    scores = np.array(rows, np.float32)
-    ranks = rank_links(scores.__getitem__, users, index, block_users, left_out.__getitem__)
+
+    def scores(block):
+        asked.append(block.tolist())
+        return np.array(rows, np.float32)[block]
+
+    ranks = rank_links(scores, users, index, block_users, left_out.__getitem__)
+    assert [*itertools.chain(*asked)] == sorted({*users.tolist()})
+    assert all(len(block) <= block_users for block in asked)
     assert ranks.above.dtype == ranks.equal.dtype == np.int64
     expected = [
         rank_by_hand(rows[user], at, {*range(size)}.difference(left_out[user]))

@@ -1,9 +1,6 @@
 """Evaluation against brute force: scores in blocks, ranks of held-out items and links."""
 
-import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -37,41 +34,6 @@ def test_equal_items_tie_to_the_last_bit(size):
     best = np.argsort(np.argsort(-scores, axis=1), axis=1)
     assert ranks.above.tolist() == (4 * best[users, items % 125]).tolist()
     assert (ranks.equal == 3).all()
-
-
-MILLION = """
-import json, resource
-import jax, jax.numpy as jnp, numpy as np
-from ncfbench.runs.ranks import rank_links
-from ncfbench.training.evaluation import scores_of
-n, links = 10**6, 300
-def peak(): return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-zeros = np.zeros(links, np.int32)
-rank_links(scores_of(jnp.ones((2, 4)), jnp.ones((9000, 4)), 2), zeros, zeros, 2)
-# The item's score is its id modulo 1000 for user 0, and the same negated for user 1.
-id = jnp.arange(n) % 1000
-g = jnp.stack([id, id, 0 * id, 0 * id], axis=1).astype(jnp.float32)
-f = jnp.array([[1, 0, 0, 0], [0, -1, 0, 0]], jnp.float32)
-items = np.random.default_rng(0).integers(0, n, links).astype(np.int32)
-users = np.arange(links, dtype=np.int32) % 2
-jax.block_until_ready((f, g))
-before = peak()
-ranks = rank_links(scores_of(f, g, 2), users, items, 2)
-lists = [array.tolist() for array in (*ranks, users, items)]
-print(json.dumps([*lists, peak() - before]))
-"""
-
-
-@pytest.mark.long
-def test_a_million_items_in_bounded_memory():
-    """1,000 items of each score; 300 million scores would take 1.2 GB."""
-    words, more = [sys.executable, "-c", MILLION], {"check": True, "timeout": 60}
-    done = subprocess.run(words, capture_output=True, text=True, **more)
-    above, equal, users, items, extra = json.loads(done.stdout)
-    for rank, user, item in zip(above, users, items, strict=True):
-        assert rank == 1000 * (999 - item % 1000 if user == 0 else item % 1000)
-    assert set(equal) == {999}
-    assert extra < 150 * 2**20
 
 
 def test_items_by_length_have_the_same_vectors(tiny, monkeypatch):
