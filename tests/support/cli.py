@@ -12,13 +12,13 @@ def invoke(*words):
 
 def parse(words):
     """Fail unless a command, its arguments and its flags are there."""
-    found = typer.main.get_command(app)
-    context = typer.Context(found)
+    command = typer.main.get_command(app)
+    context = typer.Context(command)
     name, *left = words
-    found = found.get_command(context, name)
+    command = command.get_command(context, name)
     if name == "prepare":
-        _, found, left = found.resolve_command(context, left)
-    found.make_context(name, list(left), parent=context)
+        _, command, left = command.resolve_command(context, left)
+    command.make_context(name, list(left), parent=context)
 
 
 def check(result, code, *words):

@@ -90,43 +90,35 @@ def start(data_dir, runs_dir, count, *flags, slurm=False, last=(), script=SCRIPT
     """
     settings = SMALL | {"sampler": "strat-ns", "encoder": "mf"} | more
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    words += ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]
     variables = os.environ | compiled_once() | {"XLA_FLAGS": os.environ["XLA_FLAGS"].split(FLAG)[0]}
-    port = free_port(slurm=slurm)
-    found = []
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    processes, port = [], free_port(slurm=slurm)
     for index in range(count):
         if slurm:
-            # JAX makes the coordinator's port from the number of the job.
-            job = {
-                "JOB_ID": port - SLURM_PORTS.start,
-                "STEP_NODELIST": "localhost",
-                "STEP_NUM_NODES": 1,
-                "NTASKS": count,
-                "PROCID": index,
-                "LOCALID": index,
-            }
-            where, own = ["auto"], {f"SLURM_{name}": str(value) for name, value in job.items()}
+            job = {"JOB_ID": port - SLURM_PORTS.start, "STEP_NODELIST": "localhost"}
+            job |= {"STEP_NUM_NODES": 1, "NTASKS": count, "PROCID": index, "LOCALID": index}
+            task, where = {f"SLURM_{name}": str(value) for name, value in job.items()}, ["auto"]
         else:
-            where = [f"127.0.0.1:{port}", "--processes", str(count)]
-            where, own = [*where, "--process-id", str(index)], {}
-        folders = ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]
-        command = [sys.executable, "-c", script, "run", *words, *folders, "--coordinator", *where]
-        more_flags = [*flags, *(last if index == count - 1 else ())]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        found.append(subprocess.Popen([*command, *more_flags], env=variables | own, **pipes))
-    return found
+            where = [f"127.0.0.1:{port}", f"--processes={count}", f"--process-id={index}"]
+            task = {}
+        command = [sys.executable, "-c", script, "run", *words, "--coordinator", *where, *flags]
+        command += last if index == count - 1 else ()
+        processes.append(subprocess.Popen(command, env=variables | task, **pipes))
+    return processes
 
 
 def ends(processes):
     """Return exit code, standard output and standard error of each."""
-    found = []
+    result = []
     try:
         for process in processes:
             out, err = process.communicate(timeout=LIMIT_SECONDS)
-            found.append((process.returncode, out, err))
+            result.append((process.returncode, out, err))
     finally:
         for process in processes:
             process.kill()
-    return found
+    return result
 
 
 def compiled_once():
@@ -141,8 +133,8 @@ def compiled_once():
 def on_devices(dataset, config):
     """Loss and gradient of the third batch, dropout on, by the devices of the settings."""
     trial = Trial(dataset, config)
-    layout, slots, made = trial.trainer.layout, plan_capacity(trial.graph, config), trial.sampler
-    batch = layout.put(made.assemble(next(made.draws(2, 3)), slots))
+    layout, slots = trial.trainer.layout, plan_capacity(trial.graph, config)
+    batch = layout.put(trial.sampler.assemble(next(trial.sampler.draws(2, 3)), slots))
     trial.content = layout.replicate(trial.content)
     dropout = Dropout(jnp.uint32(0), jnp.uint32(2), rates_of(trial.config))
     value, gradient = trial.gradient(batch, dropout)

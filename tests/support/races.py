@@ -74,26 +74,26 @@ def cells_of(samplers=ARMS, **more):
 
 def sweep(cells, tiny, locations, progress=None):
     """Train cells, and return how they ended."""
-    found = [Cell(config) for config in cells]
-    train_cells(found, {"tiny": tiny}, locations, progress or SweepProgress())
-    return found
+    cells = [Cell(config) for config in cells]
+    train_cells(cells, {"tiny": tiny}, locations, progress or SweepProgress())
+    return cells
 
 
 def records(runs_dir):
     """Return all runs of a folder, by sampler and seed; there is one of each."""
-    found, problems = runs.read_all(runs_dir)
+    all_records, problems = runs.read_all(runs_dir)
     assert problems == []
-    result = {(record.config.sampler, record.config.seed): record for record in found}
-    assert len(result) == len(found)
+    result = {(record.config.sampler, record.config.seed): record for record in all_records}
+    assert len(result) == len(all_records)
     return result
 
 
 def parameters(record, dataset):
     """Return all arrays of the last checkpoint."""
     _, like = Trainer.create(record.config, dataset)
-    found = Checkpoints(record.folder / "checkpoints").restore(like)
-    assert int(found[0].iteration) == record.summary["planned_iterations"]
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(found[0])]
+    state, *_ = Checkpoints(record.folder / "checkpoints").restore(like)
+    assert int(state.iteration) == record.summary["planned_iterations"]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
 
 
 def assert_same(one, other, dataset):

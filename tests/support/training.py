@@ -113,11 +113,11 @@ class Trial:
             config: of another sampler, for the same model and loss.
         """
         embedder, parameters, config = self.embedder, self.parameters, config or self.config
-        some = list(islice(batches(self.graph, config, Streams(1)), 2))
+        two = [*islice(batches(self.graph, config, Streams(1)), 2)]
         means = BatchGradients(self.graph, config, embedder, parameters)
-        block = Block(self.graph, config, some)
+        block = Block(self.graph, config, two)
         audited = Pullback(embedder, self.graph)(parameters, means(block))
-        trained = np.mean([flat(self.gradient(batch)[1]) for batch in some], axis=0)
+        trained = np.mean([flat(self.gradient(batch)[1]) for batch in two], axis=0)
         assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)
 
 
