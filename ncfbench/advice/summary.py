@@ -44,9 +44,9 @@ def caveats(answer: RaceAnswer) -> list[Caveat]:
             text = f"{counted(len(best.deciding), 'seed')} of each finalist."
             notes.append(Caveat("few_seeds", text))
     if answer.unfitted:
-        names = [note[3:].partition(":")[0] for note in answer.unfitted if note.startswith("No ")]
-        text = f"Not among the floors, for want of time or memory: {', '.join(names)}."
-        notes += [Caveat("few_arms", text)] if names else []
+        lost = [note[3:].partition(":")[0] for note in answer.unfitted if note.startswith("No ")]
+        text = f"Not among the floors, for want of time or memory: {', '.join(lost)}."
+        notes += [Caveat("few_arms", text)] if lost else []
         text = f"Floors that were left out: {' '.join(answer.unfitted)}"
         notes.append(Caveat("note", text))
     if answer.undecided:

@@ -22,13 +22,15 @@ from ncfbench.floors import kept
 from ncfbench.floors.floor import floor
 from ncfbench.floors.kept import named
 from ncfbench.floors.kept import read as read_floors
+from ncfbench.floors.models import Fitted
 from ncfbench.runs.folder import read_all
 from ncfbench.runs.progress import Progress
-from ncfbench.training import blended
+from ncfbench.training import blended, vectors
 from ncfbench.training.blended import blend_run
 from ncfbench.training.run import run_and_blend
 
 RECALL = "test_recall_at_50"
+TINY = {"users": 30, "items": 60, "links": 400}
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def test_a_floor_of_a_long_fit_is_blended_when_asked_for(trained, monkeypatch):
     """Then `run` blends with the best of the others, but leaves a blend with it alone."""
     record, dataset, _ = trained
     row, said = record.blend, []
-    seconds = {row["floor"]: 99.0}
+    seconds = {row["floor"]: 999.0}
     monkeypatch.setattr(kept, "seconds_again", lambda row: seconds.get(row["floor"], 0.1))
     assert blend_run(record, dataset, say=said.append) == row
     other = blend_run(record, dataset, metric="ndcg_at_50", replaces=False, say=said.append)
@@ -95,8 +97,25 @@ def test_a_floor_of_a_long_fit_is_blended_when_asked_for(trained, monkeypatch):
     monkeypatch.setattr(blended, "refit", lambda *a: pytest.fail("it is fitted"))
     again = blend_run(record, dataset, **wanted, metric="ndcg_at_50")
     assert {**first, "seconds": 0.0} == {**again, "seconds": 0.0}
-    seconds["profile"] = seconds["ridge"] = 99.0
+    seconds["profile"] = seconds["ridge"] = 999.0
     assert blend_run(record, dataset, metric="ndcg_at_50", replaces=False, say=quiet) is None
+
+
+@pytest.mark.parametrize("most", [9, 10**6])
+@pytest.mark.parametrize("hold_out", ["items", "links"])
+def test_many_items_scale_a_user_by_every_nth(tmp_path, monkeypatch, most, hold_out):
+    monkeypatch.setattr(vectors, "MOST_SCALED", most)
+    prepare("synthetic", synthetic.Options(hold_out=hold_out, **TINY), tmp_path, "d", say=quiet)
+    data, rng = open_dataset("d", data_dir=tmp_path), np.random.default_rng(0)
+    users_UxD, items_VxD = (rng.normal(size=(n, 3)) for n in (data.n_users, data.n_items))
+    taken = np.arange(data.n_items) if hold_out == "links" else data.candidates("test")
+    taken = taken[:: len(taken) // most + 1]
+    fitted = Fitted(users_UxD.astype(np.float32), items_VxD.astype(np.float32))
+    by_user = vectors._deviations(fitted, np.arange(data.n_items), data)
+    linked = set(zip(*map(np.ndarray.tolist, data.links("train")), strict=True))
+    for user in range(data.n_users):
+        left = [item for item in taken.tolist() if (user, item) not in linked]
+        assert by_user[user] == pytest.approx(np.std(items_VxD[left] @ users_UxD[user]), rel=1e-4)
 
 
 @pytest.mark.parametrize("floors", [[], ["--floor", "ridge"]])
