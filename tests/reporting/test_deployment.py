@@ -125,13 +125,12 @@ def test_floors_are_read_beside_the_data(tmp_path, tiny_options, tiny):
 
 
 @pytest.mark.parametrize(
-    ("recall", "apart", "word"), [(0.70, 0.04, "passes"), (0.55, 0.14, "level")]
+    ("recall", "apart", "word"), [(0.7, 0.04, "passes"), (0.55, 0.14, "level")]
 )
 def test_what_both_reach_decides_whether_training_is_worth_it(tmp_path, recall, apart, word):
     """The blend's users are as far apart as the floor's, or farther; the run alone is below."""
-    write_blend(
-        write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS), recall, apart
-    )
+    run = write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS)
+    write_blend(run, recall, apart)
     of_users = {"test_user_recalls": [0.5, 0.58], "test_item_shares": [0.54 / 400] * 400}
     keep_floors(tmp_path, floor_row("ridge", 0.54, 1.0, **of_users))
     (answer,) = collect(tmp_path, tmp_path).answers
@@ -171,9 +170,8 @@ def test_times_to_a_recall_count_features_and_ratios_do_not(tmp_path):
     assert {*results.arms["feature_seconds"].to_pylist()} == {3.5}
     run = answer.best.first
     table = run_table(run.summary | {"train_seconds": 2.0}, run.curve, run.feature_seconds)
-    assert ["item features", "3.5 s before training"] in [
-        [cell.text for cell in row] for row in table.rows
-    ]
+    facts = {name.text: value.text for name, value in table.rows}
+    assert facts["item features"] == "3.5 s before training"
 
 
 HISTORY = {"encoder": "mf", "user_tower": "history"}
@@ -182,13 +180,9 @@ HISTORY = {"encoder": "mf", "user_tower": "history"}
 @pytest.mark.parametrize(
     ("more", "is_read"),
     [
-        ({}, True),
-        ({"features": "ignore"}, False),
+        *(({}, True), ({"features": "ignore"}, False), ({"encoder": "mf"}, False)),
         ({"encoder": "mlp", "features": "ignore"}, True),
-        ({"encoder": "mf"}, False),
-        (HISTORY | {"history_of": "content"}, True),
-        (HISTORY | {"history_of": "both"}, True),
-        (HISTORY | {"history_of": "ids"}, False),
+        *((HISTORY | {"history_of": of}, of != "ids") for of in ("content", "both", "ids")),
     ],
 )
 def test_runs_wait_only_for_features_that_they_read(tmp_path, more, is_read):

@@ -77,12 +77,8 @@ def test_an_arm_stands_to_each_floor(recalls, stands, tmp_path):
     assert said.count("± 0.007") == len(rows)
 
 
-def test_a_sentence_has_the_words_of_all_floors(tmp_path):
+def test_without_floors_nothing_is_said_of_them(tmp_path):
     answer = answer_of(tmp_path, [0, 0.4, 0.53])
-    assert sentences.floors_sentence(beside(answer, [PROFILE, RIDGE])) == (
-        "Without training: ridge 0.567 (19 s), profile 0.512 (3.5 s). The recommended arm is above"
-        " profile (+0.018 ± 0.007, after 4 s), below ridge (-0.037 ± 0.007)."
-    )
     assert sentences.floors_sentence(answer) == sentences.worth_sentence(answer) == ""
 
 

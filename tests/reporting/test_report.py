@@ -220,16 +220,6 @@ def test_one_seed_is_compared_over_users_and_items(tmp_path, is_kept):
     assert tied(compared.recalls, RECALL) == expected
 
 
-def test_speedups_with_one_seed_are_tied_when_near():
-    """Totals of 10, 9 and 5 times; and the bold cells of the table."""
-    lengths = {"iid": 100, "ns": 10, "strat-ns": 100 / 9, "neg": 20}
-    found = compare(frames.group([record(name, [9, 5, 3], ms) for name, ms in lengths.items()]))
-    assert tied(found[0].speedups, "total_speedup") == {"ns", "strat-ns"}
-    (table,) = speedup_tables(found)
-    best = {row[1].text for row in table.rows if row[4].style == "best"}
-    assert best == {"ns", "strat-ns"}
-
-
 # --- who comes down to the baseline's smallest loss soonest
 
 

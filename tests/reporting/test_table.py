@@ -10,7 +10,6 @@ from rich.console import Console
 from support.cli import invoke
 
 from ncfbench.reporting.formats import interval
-from ncfbench.reporting.render import latex, markdown
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.table import Cell, Col, Table, sentence, under
@@ -110,18 +109,6 @@ def test_columns_are_declared_once():
     assert Col("", 1, absent="").cell(("a", None)) == Cell("")
     assert Col("", ("real", "imag"), interval("g")).cell(3) == Cell("3..0")
     assert sentence("a label") == sentence("a label.") == "a label."
-
-
-def test_repeated_labels_are_shown_once():
-    cols = [Col("encoder", 0), Col("sampler", 1), *under("data", Col("a", 2), Col("b", 3))]
-    rows = [["CNN", "iid", "1", "2"], ["CNN", "ns", "3", "4"], ["LSTM", "iid", "5", "6"]]
-    table = Table.of("T", cols, rows, labels=2, grouped=1)
-    assert [row[0].text for row in table.shown_rows()] == ["CNN", "", "LSTM"]
-    assert [table.starts_group(index) for index in range(3)] == [False, False, True]
-    assert table.headings == ("encoder", "sampler", "data: a", "b")
-    assert [[cell.text for cell in row] for row in table.rows] == rows, "programs get all labels"
-    assert shown(table, 60).count("CNN") == latex.render([table]).count("CNN") == 1
-    assert markdown.render([table]).count("CNN") == 2
 
 
 def test_control_characters_ascii_and_markup():
