@@ -54,7 +54,7 @@ gc.disable()
 
 
 def pytest_addoption(parser):
-    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden")
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,7 +1,6 @@
 """The whole report in each format, beside files that keep its text."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -27,8 +26,8 @@ def stable(text, folder):
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_the_report_is_that_of_its_golden_file(rich, kind, monkeypatch):
-    """With UPDATE_GOLDEN=1 the files are written anew: read their difference."""
+def test_the_report_is_that_of_its_golden_file(rich, kind, monkeypatch, request):
+    """With --update-golden the files are written anew: read their difference."""
     drawing = {"name": "answer-x", "title": "A <title>", "svg": "PHN2Zy8+"}
     monkeypatch.setattr(html, "_drawings", lambda results: [drawing])
     more = [] if kind in ("csv", "json", "html") else ["--full", "--paper"]
@@ -39,6 +38,6 @@ def test_the_report_is_that_of_its_golden_file(rich, kind, monkeypatch):
         answer = json.loads(text)["answers"][1]
         text = json.dumps(answer | {"arms": answer["arms"][:1]}, indent=1)
     path = GOLDEN / FILES[kind]
-    if "UPDATE_GOLDEN" in os.environ:
+    if request.config.getoption("update_golden"):
         path.write_text(stable(text, rich), "utf-8")
     assert stable(text, rich) == path.read_text("utf-8")
