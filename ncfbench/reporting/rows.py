@@ -17,7 +17,7 @@ from ncfbench.catalog import SAMPLERS
 from ncfbench.config import RunConfig
 from ncfbench.paper.printed import RECALL
 from ncfbench.reporting.frames import Arms, Run, by_variant, grouped, over_seeds, paired
-from ncfbench.reporting.quality import mean_of, standard_error
+from ncfbench.reporting.quality import standard_error
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.convergence import why_no_ratio
 from ncfbench.runs.folder import are_interleaved
@@ -108,7 +108,7 @@ def recall_rows(runs: Sequence[Run]) -> list[Row]:
         reasons = [*filter(None, (summary["recall_reason"] for summary in summaries)), None]
         row |= {"status": "no recall" if reasons[0] else "measured", "reason": reasons[0]}
         row["tied"] = [RECALL] * (variant in tied)
-        row["reported_epoch"] = mean_of(summary["reported_epoch"] for summary in summaries)
+        row["reported_epoch"] = _mean([summary["reported_epoch"] for summary in summaries])
         for name in (f"test_recall_at_{m}" for m in schemas.CUTOFFS):
             values = [summary[name] for summary in summaries]
             estimate = None if None in values else intervals.mean(values)
@@ -116,7 +116,7 @@ def recall_rows(runs: Sequence[Run]) -> list[Row]:
         row[f"{RECALL}_chance"] = summaries[-1].get(f"{RECALL}_chance")
         row[f"{RECALL}_error"] = None if reasons[0] else standard_error(summaries, RECALL)
         for name in (f"{RECALL}_new_items", f"{RECALL}_known_items"):
-            row[name] = mean_of(summary.get(name) for summary in summaries)
+            row[name] = _mean([summary.get(name) for summary in summaries])
             row[f"{name}_error"] = standard_error(summaries, name)
         rows.append(row)
     return rows
@@ -223,11 +223,11 @@ def _paired_values(pairs: Sequence[tuple[Run, Run]], *, is_baseline: bool) -> Ro
         return row | obstacle
     speedup = over_seeds(runs)
     has_reached = speedup.reached == len(runs)
-    row["reference_loss"] = mean_of(run.target for run in runs)
+    row["reference_loss"] = _mean([run.target for run in runs])
     row["seeds_reached"] = speedup.reached
     if has_reached:
-        row["iterations_to_reference"] = mean_of(run.iterations_to_target for run in runs)
-        row["seconds_to_reference"] = mean_of(run.seconds_to_target for run in runs)
+        row["iterations_to_reference"] = _mean([run.iterations_to_target for run in runs])
+        row["seconds_to_reference"] = _mean([run.seconds_to_target for run in runs])
     row |= intervals.interval_columns("iterations_speedup", speedup.iterations)
     row["iterations_speedup_at_most"] = speedup.iterations_at_most
     if may_divide or is_baseline:
@@ -265,7 +265,12 @@ def _identity(run: Run, variant: Variant) -> Row:
 
 def _means(runs: Sequence[Run]) -> Row:
     columns = ("full_iteration_seconds", "step_iteration_seconds", "item_slots")
-    return {column: mean_of(run.summary[column] for run in runs) for column in columns}
+    return {column: _mean([run.summary[column] for run in runs]) for column in columns}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _spread(run: Run) -> float:

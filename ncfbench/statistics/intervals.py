@@ -106,8 +106,10 @@ class Difference:
 
 def interval_columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
     """Return the three columns of an estimate: its value, and the ends of its interval."""
-    ends = (getattr(estimate, end, None) for end in ("value", "lower", "upper"))
-    return dict(zip((name, f"{name}_lower", f"{name}_upper"), ends, strict=True))
+    value, lower, upper = (
+        (None, None, None) if estimate is None else (estimate.value, estimate.lower, estimate.upper)
+    )
+    return {name: value, f"{name}_lower": lower, f"{name}_upper": upper}
 
 
 def estimate_of(row: Mapping[str, Any], name: str) -> Estimate | None:
