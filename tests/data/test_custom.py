@@ -24,7 +24,7 @@ from support.tables import (
 from ncfbench.data import store
 from ncfbench.data.ids import MISSING
 from ncfbench.data.words import tokenize
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError
 
 
 @pytest.mark.parametrize(("links", "items"), list(zip(FORMATS, reversed(FORMATS), strict=True)))
@@ -176,22 +176,3 @@ def test_any_ids_and_texts_come_back(tmp_path, ids, texts, form):
     dataset, _ = prepare(tmp_path, one, two, **more)
     assert named_links(dataset) == sorted((id_.strip(), id_.strip()) for id_ in ids)
     assert words_of(dataset) == {id_.strip(): tokenize(texts[id_])[:300] for id_ in ids}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hold_out": "tme"}, "did you mean 'time'"),
-        ({"hold_out": "items", "split_column": "s"}, "exclude each other"),
-        ({"text_columns": ("a",), "tokens_column": "b"}, "exclude each other"),
-        ({"rating_threshold": float("nan")}, "it must be finite"),
-        ({"sample_users": 0}, r"^sample_users = 0: it must be at least 1\.$"),
-        ({"user_column": "userid"}, "no such column; did you mean 'userId'"),
-        ({"text_columns": ("titel",)}, "did you mean 'title'"),
-        ({"user_column": "movieId"}, "cannot be both user and item"),
-    ],
-)
-def test_impossible_choices(tmp_path, options, message):
-    with pytest.raises(UsageError, match=message):
-        prepare(tmp_path, **options)
-    assert not list(tmp_path.glob("data/x/manifest.json"))
