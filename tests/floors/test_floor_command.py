@@ -241,7 +241,7 @@ def test_a_common_word_takes_no_memory():
     np.testing.assert_allclose(gram, rows.toarray() @ rows.toarray().T, rtol=1e-5)
 
 
-def test_the_operations_of_a_cost_are_those_of_the_matrices():
+def test_a_cost_counts_operations_of_the_matrices():
     """Of 5 users, 40 items with a text of one word of 30, and 200 links."""
     links, content = sparse.csr_array(np.ones((5, 40))), sparse.csr_array(np.eye(40, 30))
     task = Task(links, content)

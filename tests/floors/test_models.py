@@ -38,7 +38,7 @@ def test_a_profile_adds_the_products_with_the_users_items(candidates):
 
 @pytest.mark.parametrize("candidates", [NEW, ALL])  # fewer than users, and more
 @pytest.mark.parametrize("width", [4, 30])  # fewer than items, and more
-def test_ridge_scores_are_those_of_the_regression_of_each_user(candidates, width):
+def test_ridge_scores_are_regressions_of_each_user(candidates, width):
     content = RNG.normal(size=(9, width)).astype(np.float32)
     trained = np.flatnonzero(LINKS.any(axis=0))
     x, y = content[trained].astype(np.float64), LINKS[:, trained].astype(np.float64)
@@ -50,7 +50,7 @@ def test_ridge_scores_are_those_of_the_regression_of_each_user(candidates, width
 
 
 @pytest.mark.parametrize("candidates", [NEW, ALL])
-def test_denoised_scores_regress_links_and_those_that_dropout_would_take(candidates):
+def test_denoised_scores_regress_links_with_dropout(candidates):
     """B by its normal equations, with expectations over the links that are kept."""
     p, trained = models.KEPT, np.flatnonzero(LINKS.any(axis=0))
     x, y = CONTENT[trained].astype(np.float64), LINKS[:, trained].astype(np.float64)

@@ -90,7 +90,7 @@ def test_other_settings_are_another_profile():
     assert profiling.settings_digest(complete({"sampler": "ns"})) in digests
 
 
-def test_tables_name_the_samplers_and_the_settings_that_differ(record):
+def test_tables_name_settings_that_differ(record):
     config = complete({"encoder": "cnn", "convolution": "plain", "batch_size": 32, "sampler": "ns"})
     other = {"unusual_settings": profiling.unusual_words(config)}
     changed = {name: [row | other for row in rows] for name, rows in record.tables.items()}

@@ -183,13 +183,13 @@ def test_a_second_computation_gives_the_same(folder):
     arms = [[runs[name] for name in arm["runs"]] for arm in answer["arms"]]
     level, results = soonest(arms)
     assert -answer["level"] == pytest.approx(level, rel=1e-9)
-    for arm, own, (recall, _, seconds) in zip(answer["arms"], arms, results, strict=True):
+    for arm, seeds, (recall, _, seconds) in zip(answer["arms"], arms, results, strict=True):
         names = ("seconds_to_level", "level", "test_recall_at_50")
         written = [math.nan if arm[name] is None else arm[name] for name in names]
-        test = math.fsum(run.chosen[RECALL] for run in own) / len(own)
+        test = math.fsum(run.chosen[RECALL] for run in seeds) / len(seeds)
         expected = [seconds, -recall, test]
         assert written == pytest.approx(expected, rel=1e-9, nan_ok=True)
-        error = error_of([run.chosen for run in own])
+        error = error_of([run.chosen for run in seeds])
         assert arm["test_recall_at_50_error"] == pytest.approx(error, rel=1e-9)
     near = [
         (seconds, at)

@@ -18,9 +18,9 @@ def judged(runs, busy=""):
     comparisons = compare(group(runs))
     for row in itertools.chain(*(each.speedups for each in comparisons)):
         row["full_iteration_spread"] = 0.3 if row["sampler"] == busy else 0.1
-    found = judge_claims(comparisons)
-    assert len({one["claim"] for one in found}) == len(found)
-    return {one["claim"]: one for one in found}
+    claims = judge_claims(comparisons)
+    assert len({one["claim"] for one in claims}) == len(claims)
+    return {one["claim"]: one for one in claims}
 
 
 def seeds(sampler, ends, ms, **more):
@@ -32,23 +32,23 @@ def seeds(sampler, ends, ms, **more):
     ]
 
 
-def verdicts(found):
-    return {name: one["verdict"] for name, one in found.items()}
+def verdicts(claims):
+    return {name: one["verdict"] for name, one in claims.items()}
 
 
 def test_ratios_are_judged_by_their_intervals():
     """iid ends at 3.0, where ns is after 100 + 100 (5 - 3) / (5 - 1) = 150 of 200 iterations."""
     runs = [*seeds("iid", (3.0, 3.0), 200), *seeds("ns", (1.0, 1.0), 50)]
     runs += [*seeds("strat-ns", (1.0, 1.0), 20), *seeds("strat", (3.5, 3.5), 25)]
-    found = judged(runs)
-    assert verdicts(found) == dict.fromkeys(
+    claims = judged(runs)
+    assert verdicts(claims) == dict.fromkeys(
         ("fewer-iterations", "soonest", "kept-recall"), "reproduced"
     )
-    assert found["fewer-iterations"]["value"] == pytest.approx(200 / 150)
-    assert found["soonest"]["evidence"].endswith("(not run: neg)")
+    assert claims["fewer-iterations"]["value"] == pytest.approx(200 / 150)
+    assert claims["soonest"]["evidence"].endswith("(not run: neg)")
     # ns needs as many iterations, each 50 / 20 times as long; strat has a bound alone.
-    assert found["soonest"]["value"] == pytest.approx(2.5)
-    assert "ns" in found["soonest"]["evidence"]
+    assert claims["soonest"]["value"] == pytest.approx(2.5)
+    assert "ns" in claims["soonest"]["evidence"]
 
 
 def test_claims_that_do_not_hold():
@@ -56,10 +56,10 @@ def test_claims_that_do_not_hold():
     runs = [*seeds("iid", (3.0,) * 3, 20), *seeds("ns", (2.9, 2.9), 20)]
     runs.append(record("ns", [9, 8, 2.9], 20, 0.3, seed=2))
     runs += [*seeds("strat", (3.5, 3.5), 25), *seeds("strat-ns", (2.9,) * 2, 21, recalls=[0.2] * 2)]
-    found = judged(runs)
+    claims = judged(runs)
     for claim, value in (("kept-recall", -1 / 3), ("soonest", 20 / 21)):
-        assert found[claim]["verdict"] == "not reproduced"
-        assert found[claim]["value"] == pytest.approx(value)
+        assert claims[claim]["verdict"] == "not reproduced"
+        assert claims[claim]["value"] == pytest.approx(value)
 
 
 def test_a_baseline_without_recall_keeps_none():
@@ -70,9 +70,9 @@ def test_a_baseline_without_recall_keeps_none():
 
 def test_one_seed_and_bounds_are_no_proof():
     runs = [*seeds("iid", (3.0,), 200), *seeds("ns", (1.0,), 50)]
-    found = judged([*runs, *seeds("strat-ns", (1.0,), 20)])
-    assert verdicts(found) == {"fewer-iterations": "undecided", "soonest": "undecided"}
-    assert "one seed cannot tell" in found["soonest"]["evidence"]
+    claims = judged([*runs, *seeds("strat-ns", (1.0,), 20)])
+    assert verdicts(claims) == {"fewer-iterations": "undecided", "soonest": "undecided"}
+    assert "one seed cannot tell" in claims["soonest"]["evidence"]
     bounded = judged([*seeds("iid", (3.0, 3.0), 200), *seeds("ns", (3.5, 3.5), 50)])
     one = bounded["fewer-iterations"]
     assert one["verdict"] == "undecided"  # at most as many iterations as iid, which is no less
@@ -83,8 +83,8 @@ def test_one_seed_and_bounds_are_no_proof():
 def test_times_of_a_busy_machine_decide_nothing(busy):
     lengths = {"iid": 200, "ns": 50, "strat-ns": 20, "strat": 25}
     runs = [run for sampler, ms in lengths.items() for run in seeds(sampler, (3.0, 3.0), ms)]
-    found = judged(runs, busy=busy)
-    disturbed = [name for name, one in found.items() if one["evidence"] == DISTURBED]
+    claims = judged(runs, busy=busy)
+    disturbed = [name for name, one in claims.items() if one["evidence"] == DISTURBED]
     assert disturbed == ["soonest"] * bool(busy)
 
 
@@ -112,6 +112,6 @@ def test_every_rival_must_be_later(strat, verdict):
     runs = [*seeds("iid", (3.0, 3.0), 200), *seeds("ns", (3.0, 3.0), 60)]
     runs += seeds("strat-ns", (3.0, 3.0), 25)
     runs += [record("strat", [9, 5, 3.0], ms, 0.3, seed=seed) for seed, ms in enumerate(strat)]
-    found = judged(runs)["soonest"]
-    assert found["verdict"] == verdict
-    assert "sooner than the next, strat " in found["evidence"]
+    claims = judged(runs)["soonest"]
+    assert claims["verdict"] == verdict
+    assert "sooner than the next, strat " in claims["evidence"]

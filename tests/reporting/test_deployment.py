@@ -37,15 +37,15 @@ def test_what_is_deployed_is_chosen_by_validation(tmp_path, validation, what):
     of_run = {} if validation is None else {"validation": [0, validation, validation]}
     folder = write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS, **of_run)
     keep_floors(tmp_path, floor_row("ridge", 0.9, 1.0, validation_recall_at_50=0.3))
-    found = answer_of(tmp_path)["deploy"]
-    assert (found and found["what"]) == what
+    deploy = answer_of(tmp_path)["deploy"]
+    assert (deploy and deploy["what"]) == what
     if what == "trained":
-        assert found["command"].startswith(f"ncfbench export {folder} vectors --top 50  # once")
+        assert deploy["command"].startswith(f"ncfbench export {folder} vectors --top 50  # once")
     if what == "floor":
-        assert found["command"] == "ncfbench export citeulike vectors --floor ridge --top 50"
+        assert deploy["command"] == "ncfbench export citeulike vectors --floor ridge --top 50"
 
 
-def test_the_run_that_is_deployed_is_of_a_seed_that_decides(tmp_path):
+def test_the_deployed_run_is_of_a_seed_that_decides(tmp_path):
     """Seed 1 of it ranks validation links better, and the figures beside it are not its own."""
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3], validation=[0, 0.3])
     more = {"loss": "softmax", "validation": [0, 0.4]}
@@ -91,8 +91,8 @@ def test_floors_of_another_machine_are_a_caveat(tmp_path):
     codes = []
     for host in (None, "one", "two"):  # the floors are of `one`
         for path in (run / "environment.json" for run in runs):
-            found = tables.read_json(path) | ({} if host is None else {"host_key": host})
-            tables.write_json(path, found)
+            environment = tables.read_json(path) | ({} if host is None else {"host_key": host})
+            tables.write_json(path, environment)
         caveats = answer_of(tmp_path)["caveats"]
         codes.append("other_machine" in {caveat["code"] for caveat in caveats})
     assert codes == [False, False, True]
@@ -127,7 +127,7 @@ def test_floors_are_read_beside_the_data(tmp_path, tiny_options, tiny):
 @pytest.mark.parametrize(
     ("recall", "apart", "word"), [(0.7, 0.04, "passes"), (0.55, 0.14, "level")]
 )
-def test_what_both_reach_decides_whether_training_is_worth_it(tmp_path, recall, apart, word):
+def test_a_blend_decides_whether_training_is_worth_it(tmp_path, recall, apart, word):
     """The blend's users are as far apart as the floor's, or farther; the run alone is below."""
     run = write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS)
     write_blend(run, recall, apart)
@@ -138,8 +138,8 @@ def test_what_both_reach_decides_whether_training_is_worth_it(tmp_path, recall, 
     assert sentences.worth_sentence(answer).startswith(verdict)
     assert f"of ridge), {recall:.3f}, are " in sentences.floors_sentence(answer)
     # As where floors are older than a rule of who counts: nothing is said of a difference.
-    others = {"test_user_recalls": [0.5] * 3, "test_item_shares": [0.25] * 2}
-    keep_floors(tmp_path, floor_row("ridge", 0.5, 1.0, **others))
+    of_others = {"test_user_recalls": [0.5] * 3, "test_item_shares": [0.25] * 2}
+    keep_floors(tmp_path, floor_row("ridge", 0.5, 1.0, **of_others))
     (answer,) = collect(tmp_path, tmp_path).answers
     said = "are beside ridge (not compared) and training alone"
     assert said in sentences.floors_sentence(answer)
@@ -149,7 +149,7 @@ def test_what_both_reach_decides_whether_training_is_worth_it(tmp_path, recall, 
 # --- seconds that derived item features took
 
 
-def test_times_to_a_recall_count_features_and_ratios_do_not(tmp_path):
+def test_times_to_a_recall_count_features(tmp_path):
     """The best arm is at its recalls after 2 and 4 s, the other one after 20 and 40."""
     more = {"feature_seconds": 3.5, "errors": ERRORS}
     write_run(tmp_path, "strat-ns", [9, 3, 2.9], 20, [0, 0.4, 0.53], **more)

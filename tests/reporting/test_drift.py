@@ -29,8 +29,8 @@ def folder(reported, tmp_path):
 
 
 def wrong(folder):
-    _, found = verify(collect(folder, folder))
-    return {(one["table"], one["cell"].split("/")[-1], one["column"]) for one in found}
+    _, mismatches = verify(collect(folder, folder))
+    return {(one["table"], one["cell"].split("/")[-1], one["column"]) for one in mismatches}
 
 
 def row_of(rows, sampler="ns"):

@@ -37,9 +37,10 @@ def beside(answer, rows, best="strat-ns"):
 
 def answer_of(folder, *recalls, **more):
     """strat-ns has the first recalls, after 2, 4, ... s; others are a tenth as fast."""
-    for sampler, own, ms in zip(("strat-ns", "ns", "iid"), recalls, (20, 200, 200), strict=False):
-        losses = [9, *(3.0 if place else 3.1 for place in range(max(len(own) - 1, 2)))]
-        write_run(folder, sampler, losses, ms, own, **{"errors": ERRORS} | more)
+    for sampler, curve in zip(("strat-ns", "ns", "iid"), recalls, strict=False):
+        ms = 20 if sampler == "strat-ns" else 200
+        losses = [9, 3.1, *([3.0] * max(len(curve) - 2, 1))]
+        write_run(folder, sampler, losses, ms, curve, **{"errors": ERRORS} | more)
     (answer,) = find_answers(*group(read_all(folder)[0]))
     return answer
 
@@ -65,9 +66,9 @@ def test_an_arm_stands_to_each_floor(recalls, stands, tmp_path):
     answer = beside(answer_of(tmp_path, recalls), rows)
     for floor in answer.floors:
         word, above_by, seconds = stands[floor.row["floor"]]
-        found = standing(answer.best, floor)
-        assert (found.word, found.seconds) == (word, pytest.approx(seconds) if seconds else None)
-        assert (found.above_by, found.error) == pytest.approx((above_by, APART))
+        stand = standing(answer.best, floor)
+        assert (stand.word, stand.seconds) == (word, pytest.approx(seconds) if seconds else None)
+        assert (stand.above_by, stand.error) == pytest.approx((above_by, APART))
     (best, (word, above_by, _)), *_ = stands.items()
     verdict = sentences.worth_sentence(answer)
     text = f"the trained arm has {above_by:+.3f} ± 0.007 over {best}, by test links."
@@ -97,9 +98,9 @@ def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(tmp_path, recall, ndcg
             row["test_ndcg_at_50"] = 0.99 if row["test_recall_at_50"] == 0.3 else ndcg
 
     answer = answer_of(tmp_path, [0, 0.3, recall], edit=edit)
-    found = sentences.floors_sentence(beside(answer, [RIDGE | {"test_ndcg_at_50": of_floor}]))
-    assert found.endswith(said)
-    assert ("NDCG" in found) == bool(said)
+    text = sentences.floors_sentence(beside(answer, [RIDGE | {"test_ndcg_at_50": of_floor}]))
+    assert text.endswith(said)
+    assert ("NDCG" in text) == bool(said)
 
 
 @pytest.mark.parametrize(
@@ -154,12 +155,12 @@ def test_test_links_choose_neither_floor_nor_arm(tmp_path):
         more = {"validation": validation, "errors": ERRORS}
         write_run(tmp_path, sampler, [9, 5, 4, 3], 100, recalls, **more)
     (answer,) = find_answers(*group(read_all(tmp_path)[0]))
-    none, found = (beside(answer, [profile, ridge], best) for best in (None, "strat-ns"))
-    assert [floor.row["floor"] for floor in found.floors] == ["ridge", "profile"]
-    assert none.beside_floors.name == "cnn sg ns"
-    assert " cnn sg ns is level with ridge (+0.010" in sentences.floors_sentence(none)
-    assert found.beside_floors.reported.recall == 0.45
-    above_by = [standing(found.best, floor).above_by for floor in found.floors]
+    unchosen, chosen = (beside(answer, [profile, ridge], best) for best in (None, "strat-ns"))
+    assert [floor.row["floor"] for floor in chosen.floors] == ["ridge", "profile"]
+    assert unchosen.beside_floors.name == "cnn sg ns"
+    assert " cnn sg ns is level with ridge (+0.010" in sentences.floors_sentence(unchosen)
+    assert chosen.beside_floors.reported.recall == 0.45
+    above_by = [standing(chosen.best, floor).above_by for floor in chosen.floors]
     assert above_by == pytest.approx([-0.05, -0.15])
 
 
@@ -206,12 +207,12 @@ def test_a_run_stands_by_the_errors_of_both(apart, stands, tmp_path):
     """It reports 0.512 and some errors of the difference, without a recall of each user; a floor's
     error is 0.005.
     """
-    own, recall = math.hypot(0.006, 0.008), 0.512 + apart * math.hypot(0.006, 0.008, *ERRORS)
+    error, recall = math.hypot(0.006, 0.008), 0.512 + apart * math.hypot(0.006, 0.008, *ERRORS)
     assert quality_of([read(write_run(tmp_path, "ns", [9, 3], 10))]) is None
     run = read(write_run(tmp_path, "iid", [9, 3], 10, [0, recall], errors=(0.006, 0.008)))
     assert sentences.run_sentence(floors_of([PROFILE, RIDGE]), quality_of([run])) == (
         "Without training: ridge 0.567 (19 s), profile 0.512 (3.5 s)."
-        f" This run's recall@50, {recall:.3f} ± {own:.3f}, is {stands}."
+        f" This run's recall@50, {recall:.3f} ± {error:.3f}, is {stands}."
     )
 
 
@@ -226,8 +227,8 @@ def test_validation_says_which_settings_count():
     assert [floor.row["penalty"] for floor in floors_of([chosen, *given])] == [3.0]
     assert floors_of([floor_row("of a later version", 0.5, 1.0)]) == []
     for content in ("feature", "TF-IDF and feature"):
-        (own,) = floors_of([PROFILE | {"content": f"{content}s"}])
-        assert own.name == f"{content} profiles"
+        (result,) = floors_of([PROFILE | {"content": f"{content}s"}])
+        assert result.name == f"{content} profiles"
     # With at most 50 items to rank it is 1 of all: test links tell, as of floors without any.
     certain = {"validation_recall_at_50": 1.0, "validation_recall_at_50_chance": 1.0}
     for more in (certain, {}):

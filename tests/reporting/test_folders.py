@@ -52,8 +52,8 @@ def test_exported_records_are_those_of_the_runs(rich, tmp_path):
         assert problems == []
         assert [*map(numbers, copies)] == [*map(numbers, runs)]
     changed = write_run(copy, "ns", [9, 1], 30, seed=1)
-    (own,) = (run for run in read_all(copy)[0] if run.name == changed.name)
-    assert (own.folder, len(own.curve)) == (changed, 2)
+    (retrained,) = (run for run in read_all(copy)[0] if run.name == changed.name)
+    assert (retrained.folder, len(retrained.curve)) == (changed, 2)
     assert len(read_all(copy)[0]) == len(runs)
 
 

@@ -48,8 +48,8 @@ def write(folder, sampler, ms, *hits, **more):
 
 def floor(hits=OF_FLOOR):
     users, items = lists(hits)
-    own = {"test_user_recalls": users, "test_item_shares": items}
-    return floor_row("ridge", recall(hits), 1.0, **own)
+    of_users = {"test_user_recalls": users, "test_item_shares": items}
+    return floor_row("ridge", recall(hits), 1.0, **of_users)
 
 
 def error(arm, other):
@@ -89,17 +89,17 @@ def test_the_error_is_within_users_items_and_seeds(tmp_path, seeds):
 
 def test_a_run_that_ranks_as_a_floor_is_level(tmp_path):
     """No error at all, however large that of each recall is."""
-    own = quality_of([read(write(tmp_path, "ns", 9, NONE, OF_FLOOR))])
-    same, better = (compare(own, floors_of([floor(of)])[0].reported) for of in (OF_FLOOR, ALL))
+    quality = quality_of([read(write(tmp_path, "ns", 9, NONE, OF_FLOOR))])
+    same, better = (compare(quality, floors_of([floor(of)])[0].reported) for of in (OF_FLOOR, ALL))
     assert (same.word, same.above_by, same.error) == ("level", 0, 0)
     assert better.above_by == pytest.approx(recall(OF_FLOOR) - recall(ALL))
     assert better.error == pytest.approx(error([OF_FLOOR], [ALL]))
 
 
 @pytest.mark.parametrize("lacks", ["floor", "run", "iteration", "damaged"])
-def test_errors_are_added_where_a_recall_of_users_is_not_kept(tmp_path, lacks):
+def test_without_recalls_of_users_errors_are_added(tmp_path, lacks):
     run, kept = write(tmp_path, "ns", 9, NONE, ALL), floor()
-    own = quality_of([read(run)])
+    quality = quality_of([read(run)])
     if lacks == "floor":
         kept["test_user_recalls"] = None
     elif lacks == "run":
@@ -108,7 +108,7 @@ def test_errors_are_added_where_a_recall_of_users_is_not_kept(tmp_path, lacks):
         write_evaluations(run, {(100, "test"): Evaluation({}, np.ones(4), np.ones(5))})
     else:
         (run / "evaluation.parquet").write_bytes(b"damaged")
-    stands = compare(own, floors_of([kept])[0].reported)
+    stands = compare(quality, floors_of([kept])[0].reported)
     assert stands.error == pytest.approx(math.hypot(0.03, 0.04, 0.003, 0.004))
     assert (stands.word, stands.text) == ("passes", "+0.542 ± 0.050")
 

@@ -101,8 +101,8 @@ def test_the_papers_tables_have_ties_of_their_own():
 
 def test_sheets_say_why_a_cell_has_no_value():
     runs = [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20, key="two")]
-    (found,) = compare(group([*runs, record("strat", [9, 5, 3], 20, status="diverged")]))
-    (ours, _), (recall,) = beside_tables([found], {}), recall_tables([found])
+    (comparison,) = compare(group([*runs, record("strat", [9, 5, 3], 20, status="diverged")]))
+    (ours, _), (recall,) = beside_tables([comparison], {}), recall_tables([comparison])
     totals = [texts_of(ours)[name][2] for name in ("iid", "strat", "ns")]
     assert totals == ["1.00", "diverged (8.56)", "other machine (19.50)"]
     recalls = [texts_of(recall)[name][0] for name in ("iid", "strat", "ns")]

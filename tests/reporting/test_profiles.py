@@ -20,13 +20,13 @@ def profile(*samplers, **more):
     slowest, rows = max(ms for _, ms in samplers), []
     for name, ms in samplers:
         ratio, error = slowest / ms, 1 if name == "iid" else 1.1
-        own = common | {"sampler": name, "data_fingerprint": "f" * 64}
-        own["negatives"] = 10 if name in ("iid", "neg", "strat") else None
-        own["stratum_size"] = 4 if name.startswith("strat") else None
-        own["measured_full_iteration_seconds"] = ms / 1e3
-        own |= {"measured_full_speedup": ratio, "lower_full_speedup": ratio / error}
-        own["upper_full_speedup"] = ratio * error
-        rows.append(filled(schemas.COSTMODEL, **own | more))
+        row = common | {"sampler": name, "data_fingerprint": "f" * 64}
+        row["negatives"] = 10 if name in ("iid", "neg", "strat") else None
+        row["stratum_size"] = 4 if name.startswith("strat") else None
+        row["measured_full_iteration_seconds"] = ms / 1e3
+        row |= {"measured_full_speedup": ratio, "lower_full_speedup": ratio / error}
+        row["upper_full_speedup"] = ratio * error
+        rows.append(filled(schemas.COSTMODEL, **row | more))
     return rows
 
 
@@ -38,17 +38,17 @@ IID, NS = ("iid", [9, 5, 3], 40), ("ns", [9, 4, 2], 10)
 """iid ends at 3, where ns is after 150 of 200 iterations."""
 
 
-def test_the_runs_give_iterations_and_the_profile_their_length():
+def test_a_profile_gives_the_length_of_iterations():
     runs = []
     for seed in (0, 1):
         runs += [record("iid", [9, 5, 3], 400, seed=seed), record("ns", [9, 4, 2], 4000, seed=seed)]
         runs.append(record("strat", [9, 5, 4], 1, seed=seed))
-    (found,) = joined(runs, profile(("iid", 40), ("ns", 10), ("strat", 8), ("neg", 40)))
-    assert found.timed_by == "profile of 7 rounds"
-    by_sampler = {row["sampler"]: row for row in found.speedups}
+    (comparison,) = joined(runs, profile(("iid", 40), ("ns", 10), ("strat", 8), ("neg", 40)))
+    assert comparison.timed_by == "profile of 7 rounds"
+    by_sampler = {row["sampler"]: row for row in comparison.speedups}
     assert set(by_sampler) == {"iid", "ns", "strat"}  # neg has no run
     assert by_sampler["ns"]["full_iteration_seconds"] == pytest.approx(0.01)
-    (table,) = speedup_tables([found])
+    (table,) = speedup_tables([comparison])
     assert table.title.startswith("Speedup over iid with times of a profile of 7 rounds, SG loss")
     # Equal seeds have no spread: the intervals are the profile's.
     assert [[cell.text for cell in row] for row in table.rows] == [
@@ -63,30 +63,30 @@ def test_of_a_repeated_profile_the_last_one_counts():
     runs, rows = [record(*IID), record(*NS)], []
     for ms, key, settings in ((8, "a", "two"), (10, "a", "one"), (20, "b", "one")):
         rows += profile(("iid", 40), ("ns", ms), environment_key=key * 64, settings=settings)
-    (found,) = joined(runs, rows)
-    assert row_of(found)["per_iteration_speedup"] == 2
+    (comparison,) = joined(runs, rows)
+    assert row_of(comparison)["per_iteration_speedup"] == 2
 
 
 def test_totals_are_tied_by_the_times_of_the_profile():
     """With one seed within a factor of 1.4: 5.3 and 4.8 times, though the runs took 1 and 90 ms."""
     runs = [record(*IID), record("ns", [9, 4, 2], 1), record("strat-ns", [9, 4, 2], 90)]
-    (found,) = joined(runs, profile(("iid", 40), ("ns", 11), ("strat-ns", 10)))
-    tied = {row["sampler"] for row in found.speedups if "total_speedup" in row["tied"]}
+    (comparison,) = joined(runs, profile(("iid", 40), ("ns", 11), ("strat-ns", 10)))
+    tied = {row["sampler"] for row in comparison.speedups if "total_speedup" in row["tied"]}
     assert tied == {"ns", "strat-ns"}
-    assert speedup_tables([found])[0].lead.endswith("tied with it: ns.")
+    assert speedup_tables([comparison])[0].lead.endswith("tied with it: ns.")
 
 
-def test_another_computation_has_the_iterations_of_the_runs_there_are():
+def test_another_computation_has_the_runs_iterations():
     """With one seed."""
     runs = [record(*IID), record(*NS)]
     plain = profile(("iid", 200), ("ns", 20), unusual_settings="convolution=plain", settings="two")
     usual = profile(("iid", 40), ("ns", 10))
-    found = {each.timed_by: each for each in joined(runs, [*usual, *plain])}
-    assert set(found) == {"profile of 7 rounds", "profile of 7 rounds, convolution=plain"}
-    row = row_of(found["profile of 7 rounds, convolution=plain"])
+    by_profile = {each.timed_by: each for each in joined(runs, [*usual, *plain])}
+    assert set(by_profile) == {"profile of 7 rounds", "profile of 7 rounds, convolution=plain"}
+    row = row_of(by_profile["profile of 7 rounds, convolution=plain"])
     assert row["total_speedup"] == pytest.approx(200 / 150 * 10)
     assert row["total_speedup_lower"] is None
-    assert len({table.name for table in speedup_tables([*found.values()])}) == 2
+    assert len({table.name for table in speedup_tables([*by_profile.values()])}) == 2
 
 
 def row_of(comparison):
@@ -117,13 +117,13 @@ def test_the_soonest_is_judged_by_the_profile_s_times():
         for sampler, ms in (("iid", 400), ("ns", 10), ("strat-ns", 1000))
     ]
     rows = profile(("iid", 40), ("ns", 10), ("strat-ns", 5))
-    (found,) = judge_claims(joined(runs, rows))
-    assert (found["claim"], found["verdict"]) == ("soonest", "reproduced")
-    assert found["value"] == pytest.approx(2)
+    (claim,) = judge_claims(joined(runs, rows))
+    assert (claim["claim"], claim["verdict"]) == ("soonest", "reproduced")
+    assert claim["value"] == pytest.approx(2)
     # Both ratios over iid are known to 10 %, so theirs is to the root of two such errors.
-    assert found["lower"] == pytest.approx(2 / 1.1 ** math.sqrt(2))
-    assert found["evidence"].startswith("2.00 times sooner than the next, ns")
-    assert found["settings"] == "profile of 7 rounds"
+    assert claim["lower"] == pytest.approx(2 / 1.1 ** math.sqrt(2))
+    assert claim["evidence"].startswith("2.00 times sooner than the next, ns")
+    assert claim["settings"] == "profile of 7 rounds"
     (slower,) = judge_claims(joined(runs, profile(("iid", 40), ("ns", 5), ("strat-ns", 10))))
     assert slower["verdict"] == "not reproduced"
     (unknown,) = judge_claims(joined(runs, profile(("iid", 40), ("strat-ns", 10))))

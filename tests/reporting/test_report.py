@@ -71,16 +71,16 @@ def test_the_frames_have_targets_and_ratios_of_a_seed(tmp_path):
     write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
     write_run(tmp_path, "neg", [9, 8, 7], 20)
-    found = ncfbench.report(tmp_path)
-    assert found.arms.column_names == schemas.ARMS.names
-    rows = {row["sampler"]: row for row in found.arms.to_pylist()}
+    results = ncfbench.report(tmp_path)
+    assert results.arms.column_names == schemas.ARMS.names
+    rows = {row["sampler"]: row for row in results.arms.to_pylist()}
     expected = {"target": 3, "iterations_to_target": 150, "reached": True}
     expected |= {"seconds_to_target": 1.5, "baseline_run": rows["iid"]["run"]}
     expected |= {"times_shorter": 4, "times_fewer": 200 / 150, "times_sooner": 4 * 200 / 150}
     assert {name: rows["ns"][name] for name in expected} == pytest.approx(expected)
     never = [rows["neg"][name] for name in ("reached", "iterations_to_target", "times_sooner")]
     assert never == [False, None, None]
-    probes = found.probes.to_pylist()
+    probes = results.probes.to_pylist()
     assert len(probes) == 9
     last = [row for row in probes if row["run"] == rows["ns"]["run"]][-1]
     assert (last["iteration"], last["probe_loss"], last["test_recall_at_50"]) == (200, 2, 0.3)
@@ -105,7 +105,7 @@ def test_other_settings_are_other_comparisons():
     assert ratios == pytest.approx({"": 20, "convolution=plain": 2})
 
 
-def test_labels_and_commands_leave_out_what_a_run_does_not_read():
+def test_labels_leave_out_what_a_run_does_not_read():
     run = record("ns", [9, 3], 10, encoder="mf", word_dropout=0.2, dimension=100)
     assert unusual_label(run) == "dimension=100"
     assert "word_dropout" not in run_command(run.config, {})
@@ -113,8 +113,8 @@ def test_labels_and_commands_leave_out_what_a_run_does_not_read():
 
 
 def recalls_of(records):
-    (found,) = compare(frames.group(records))
-    return {row["sampler"]: row for row in found.recalls}
+    (comparison,) = compare(frames.group(records))
+    return {row["sampler"]: row for row in comparison.recalls}
 
 
 def test_recall_rows():
@@ -168,14 +168,14 @@ def test_a_chosen_baseline_has_the_papers_settings(order):
         for day, s in enumerate(order, 1)
     ]
     runs.append(record("ns", [9, 5, 3], 10))
-    (found,) = compare(frames.group(runs, "strat-ns"))
-    rows = {f"{row['sampler']} {row['variant']}".strip(): row for row in found.speedups}
+    (comparison,) = compare(frames.group(runs, "strat-ns"))
+    rows = {f"{row['sampler']} {row['variant']}".strip(): row for row in comparison.speedups}
     assert rows["ns"]["per_iteration_speedup"] == pytest.approx(2)
     assert rows["strat-ns s=16"]["per_iteration_speedup"] == pytest.approx(0.5)
-    others = [record("strat-ns", [9, 5, 3], times[s], stratum_size=s) for s in (16, 8)]
+    unusual = [record("strat-ns", [9, 5, 3], times[s], stratum_size=s) for s in (16, 8)]
     with pytest.raises(UsageError, match=r"several arms: strat-ns .*, strat-ns "):
-        frames.group([*others, runs[-1]], "strat-ns")
-    (alone,) = compare(frames.group([others[0], runs[-1]], "strat-ns"))
+        frames.group([*unusual, runs[-1]], "strat-ns")
+    (alone,) = compare(frames.group([unusual[0], runs[-1]], "strat-ns"))
     assert {row["status"] for row in alone.speedups if row["runs"]} == {"baseline", "reached"}
 
 
@@ -196,8 +196,8 @@ def test_recalls_are_tied_by_paired_differences():
         runs.append(record("strat", [9, 5], 10, recall - 0.01 - 0.001 * seed, seed=seed))
         above = -0.001 + 0.02 * (-1) ** seed
         runs.append(record("strat-ns", [9, 5], 10, recall + above, seed=seed))
-    (found,) = compare(frames.group(runs))
-    assert tied(found.recalls, RECALL) == {"ns", "strat-ns"}
+    (comparison,) = compare(frames.group(runs))
+    assert tied(comparison.recalls, RECALL) == {"ns", "strat-ns"}
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
@@ -272,8 +272,8 @@ def test_another_baseline(tmp_path):
     write_run(tmp_path, "strat-ns", [9, 6, 3, 2], 10)
     check(invoke("report", tmp_path), 0)
     kept = (tmp_path / "speedup.parquet").read_bytes()
-    found = json.loads(invoke("report", tmp_path, "--baseline", "ns", "--json").stdout)
-    rows = {row["sampler"]: row for row in found["speedup"] if row["runs"]}
+    document = json.loads(invoke("report", tmp_path, "--baseline", "ns", "--json").stdout)
+    rows = {row["sampler"]: row for row in document["speedup"] if row["runs"]}
     assert {row["baseline"] for row in rows.values()} == {"ns"}
     assert rows["ns"]["status"] == "baseline"
     parts = ("per_iteration_speedup", "iterations_speedup", "total_speedup")

@@ -53,13 +53,13 @@ def test_a_profile_decides_where_runs_were_disturbed():
     folder = REPOSITORY / "results" / "movielens-plots"
     results = collect(folder, profiles=folder, only={"encoder": ["cnn"], "loss": ["sg", "mse"]})
     claims = [one for one in results.claims if one["claim"] == "soonest"]
-    found = {(one["loss"], one["settings"]): one for one in claims}
-    assert DISTURBED not in [one["evidence"] for one in found.values()]
+    judged = {(one["loss"], one["settings"]): one for one in claims}
+    assert DISTURBED not in [one["evidence"] for one in judged.values()]
     alone = judge_claims(results.comparisons)
     assert [one["loss"] for one in alone if one["evidence"] == DISTURBED] == ["mse"]
     timed = "epochs=5, profile of 7 rounds"
-    assert set(found) == {("mse", timed), ("sg", timed), ("sg", f"{timed}, convolution=plain")}
-    assert {one["verdict"] for one in found.values()} == {"reproduced"}
+    assert set(judged) == {("mse", timed), ("sg", timed), ("sg", f"{timed}, convolution=plain")}
+    assert {one["verdict"] for one in judged.values()} == {"reproduced"}
 
 
 def test_runs_that_are_left_out_are_named(tmp_path):

@@ -19,12 +19,12 @@ def report(*words):
 @pytest.fixture(scope="module")
 def folder(rich, tmp_path_factory):
     """Three seeds at b=512, one at b=128 with several k, and an LSTM, whose k is another."""
-    made = shutil.copytree(rich, tmp_path_factory.mktemp("runs") / "all")
+    copied = shutil.copytree(rich, tmp_path_factory.mktemp("runs") / "all")
     for sampler, k in (("iid", 10), ("iid", 20), ("ns", 10)):
-        write_run(made, sampler, [9, 5, 3], 20, [0, 0.3, 0.4], batch_size=128, negatives=k)
+        write_run(copied, sampler, [9, 5, 3], 20, [0, 0.3, 0.4], batch_size=128, negatives=k)
     for sampler in ("iid", "ns"):
-        write_run(made, sampler, [9, 5, 3], 20, [0, 0.3, 0.4], encoder="lstm")
-    return made
+        write_run(copied, sampler, [9, 5, 3], 20, [0, 0.3, 0.4], encoder="lstm")
+    return copied
 
 
 def rows_of(*words):
@@ -39,11 +39,11 @@ def test_only_keeps_runs_with_the_values(folder):
         return {tuple(row[name] for name in names) for row in rows_of(folder, *words)}
 
     cell = ("cnn", "batch_size=128")
-    found = arms("--only", "b=128", "--only", "rate=0.01", "--only", "sampler=iid,ns")
-    assert found == {(*cell, "iid", ""), (*cell, "iid", "k=20"), (*cell, "ns", "")}
+    shown = arms("--only", "b=128", "--only", "rate=0.01", "--only", "sampler=iid,ns")
+    assert shown == {(*cell, "iid", ""), (*cell, "iid", "k=20"), (*cell, "ns", "")}
     # ns has no k: it stays beside iid of one k, but not where no run has that k.
-    found = arms("--only", "k=20", "--only", "encoder=cnn")
-    assert found == {(*cell, "iid", "k=20"), (*cell, "ns", "")}
+    shown = arms("--only", "k=20", "--only", "encoder=cnn")
+    assert shown == {(*cell, "iid", "k=20"), (*cell, "ns", "")}
     assert {row["seeds"] for row in rows_of(folder, "--only", "seed=1")} == {1}
     results = ncfbench.report(folder, only={"batch_size": [128], "sampler": ["iid", "ns"]})
     assert {row["settings"] for row in results.speedup} == {"batch_size=128"}
