@@ -43,21 +43,16 @@ def test_steps_of_a_calibration_determine_all_costs():
     for counts, more in (([IID], {}), ([STRAT_NS], {}), ([IID, STRAT_NS], {"negatives": 1})):
         steps = list(labels(calibration_points(counts, complete(SMALL | more))))
         weights = {"users": 1e-6, "items": 3e-5, "vectors": 2e-7, "matrix": 5e-8}
-        seconds = [
-            1e-3 + sum(weight * each.on(axis) for axis, weight in weights.items()) for each in steps
-        ]
-        costs = Costs.fit(steps, seconds)
+        work = [sum(weights[axis] * each.on(axis) for axis in weights) for each in steps]
+        costs = Costs.fit(steps, [1e-3 + seconds for seconds in work])
         assert costs.fixed == pytest.approx(1e-3, rel=1e-6)
         assert costs.units == pytest.approx(weights, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    "counts",
-    [
-        *(Counts(32, 12, 160, "vectors"), Counts(8, 40, 160, "vectors")),
-        *(Counts(100, 160, 160, "vectors"), Counts(32, 20, 32 * 21, "matrix")),
-    ],
-)
+CONSTRUCTED = [Counts(*sizes, 160, "vectors") for sizes in ((32, 12), (8, 40), (100, 160))]
+
+
+@pytest.mark.parametrize("counts", [*CONSTRUCTED, Counts(32, 20, 32 * 21, "matrix")])
 def test_a_constructed_batch_has_its_counts(tiny, counts):
     batch = BatchMaker(tiny.graph, complete(SMALL)).batch(counts)
     assert Counts.of(batch) == counts
