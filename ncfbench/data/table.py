@@ -61,11 +61,11 @@ def read_table(path: Path) -> Table:
     """
     if path.is_dir():
         return read_parquet(path)
-    if path.exists() and not path.is_file():
-        raise DataError(
-            f"{path} is a pipe or a device, and must be read more than once: write it to a file"
-            " first."
-        )
+    if not path.exists():
+        raise DataError(f"Cannot read {path}: No such file or directory.")
+    if not path.is_file():
+        how = "must be read more than once: write it to a file first."
+        raise DataError(f"{path} is a pipe or a device, and {how}")
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = COMPRESSIONS.get("".join(suffixes[-1:]))
     suffix = "".join((suffixes[:-1] if compression else suffixes)[-1:])
