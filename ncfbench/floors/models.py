@@ -240,7 +240,7 @@ def cost(name: str, task: Task, candidates: int) -> tuple[float, float]:
         "ridge": (solution, solved),
         "denoised": (
             solution + (2 * n_known + n_users) * candidates,
-            solved + 4 * SLOW * ITERATIONS * links * candidates,
+            solved + 4 * SLOW * 2 * ITERATIONS * links * candidates,  # links take more of them
         ),
         "ease": (2 * pairs**2 + n_known * n_users * (n_users < n_known), pairs**3),
         "ials": (
