@@ -189,8 +189,9 @@ def test_ids_are_the_source_s_or_numbers(tiny, tmp_path):
         assert name == number | {"user": f"u{900 + user}", "item": f"i{tiny.n_items - item}"}
 
 
-def test_lists_are_not_of_training_links(linked, tmp_path):
-    """More items than a user may get: each gets all others, once."""
+def test_lists_are_not_of_training_links(linked, tmp_path, monkeypatch):
+    """More items than a user may get: each gets all others, once, in blocks of 16 users."""
+    monkeypatch.setattr(evaluation, "BLOCK_SCORES", 16 * linked.n_items)
     shown, hits = np.zeros((2, linked.n_users, linked.n_items), np.int64)
     for row in listed(tmp_path, linked, 999, "all"):
         shown[row["user"], row["item"]] += 1
