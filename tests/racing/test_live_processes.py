@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -128,17 +127,6 @@ def test_a_killed_keeper_leaves_nothing(started, paused):
     wait(lambda: not running.is_alive)
     wait(lambda: not any(process.is_running() for process in known))
     assert running.code is None
-
-
-def test_a_process_can_save_when_it_is_asked_to_end(started):
-    running = started("trap 'echo v=9 1; exit 0' TERM; echo v=1; while :; do sleep 0.01; done")
-    wait(lambda: bool(running.readings))
-    running.pause()
-    running.ask_to_end()
-    running.end(time.monotonic() + RACE_LIMIT_SECONDS)
-    assert Path(running._log.name).read_text().endswith("v=9 1\n")
-    assert [line.value for line in running.readings] == [1], "others end beside it"
-    assert running.code == 0
 
 
 def test_a_line_is_read_soon_after_it_is_printed(started):

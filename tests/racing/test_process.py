@@ -66,6 +66,25 @@ def test_a_choice_of_metrics_is_passed_on(tmp_path):
     assert "--metric a" in str(done.error)
 
 
+def test_a_process_can_save_when_it_is_asked_to_end(tmp_path):
+    """Lines that it prints then do not count, since others end beside it."""
+    begun, log = threading.Event(), tmp_path / "log"
+
+    class Noted(Process):
+        def _take(self, lines, now):
+            super()._take(lines, now)
+            begun.set()
+
+    command = "trap 'echo v=9; exit 0' TERM; echo v=1; while :; do sleep 0.01; done"
+    running = Noted(command, Metric.of("v=([0-9.]+)"), log, threading.Event())
+    assert begun.wait(RACE_LIMIT_SECONDS)
+    running.pause()
+    running.ask_to_end()
+    running.end(deadline=1e9)
+    assert log.read_text() == "v=1\nv=9\n"
+    assert ([line.value for line in running.readings], running.code) == ([1], 0)
+
+
 def test_a_system_without_pauses_is_refused(monkeypatch):
     require_pausing()
     monkeypatch.delattr(signal, "SIGSTOP")

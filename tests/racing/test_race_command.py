@@ -11,6 +11,7 @@ from support.cli import check, invoke
 from support.processes import COUNT, FakeProcess, V, by_name, counted, race
 
 from ncfbench.racing import arm as arms
+from ncfbench.racing import pipeline
 from ncfbench.racing.commands import make_commands
 
 ENDLESS = {"pace 1": counted(9000), "pace 2": counted(9000, 0.02)}
@@ -196,8 +197,11 @@ def send(number):
     return lambda: os.kill(os.getpid(), number)
 
 
-def test_a_race_that_is_cut_short_answers(world, tmp_path):
-    """By Ctrl-C with the answer so far; when it is killed, that of the last rung is there."""
+def test_a_race_that_is_cut_short_answers(world, tmp_path, monkeypatch):
+    """By Ctrl-C with the answer so far; when it is killed, that of the last rung is there. Other
+    programs are at work.
+    """
+    monkeypatch.setattr(pipeline.OtherPrograms, "cores", lambda _: 64.0)
     kept = []
 
     def look():
@@ -209,6 +213,7 @@ def test_a_race_that_is_cut_short_answers(world, tmp_path):
     world.scripts = ENDLESS | {"pace 1": cut}
     done = invoke("race", *PACES, "--budget", "1m")
     check(done, 130, "Use pace=1", "Interrupted; this is the answer so far.")
+    check(done, 130, "other programs use 64.0 of", "Meanwhile other programs used 64.0 of")
     assert len(kept) == 1
     assert not any(process.is_alive for process in world.processes)
 
