@@ -114,6 +114,48 @@ def test_a_race_fits_the_floors_that_have_time(raced, data_dir):
     assert not raced.answer.unfitted
 
 
+def test_the_winner_is_trained_on_by_run(data_dir, raced, monkeypatch):
+    steps = summary.next_steps(raced.answer, raced.folder, {"--data-dir": str(data_dir)})
+    assert steps[1]["purpose"] == "To train on from where the race left it"
+    command = steps[1]["command"].split()[1:]
+    check(invoke(*command, "--json"), 0)  # finished already: found, and not trained again
+    records, _ = runs.read_all(raced.folder)
+    assert len(records) == len(list(raced.folder.glob("*/config.json")))
+
+
+def test_from_python_and_the_command_line(data_dir, tmp_path, raced, monkeypatch):
+    """The same question; the command prints the answer, in 80 columns or as JSON."""
+    asked = []
+
+    def ask_once(*parts):
+        asked.append(Question(*parts).name)
+        raise UsageError("asked")
+
+    monkeypatch.setattr(pipeline, "Question", ask_once)
+    monkeypatch.setenv("COLUMNS", "80")
+    tried = {"encoder": ["bow"], "sampler": ["iid", "ns"], "batch_size": [64]}
+    where = {"data_dir": data_dir, "runs_dir": tmp_path}
+    more = {"metric": "recall@10", "budget_seconds": 120.0, "dimension": 8}
+    with pytest.raises(UsageError, match="asked"):
+        ncfbench.advise("tiny", tried=tried, **where, **more)
+    words = ["advise", "tiny", "--budget", "2m", "--metric", "recall@10", "--set", "dimension=8"]
+    words += ["--try", "encoder=bow", "--try", "sampler=iid,ns", "--try", "batch_size=64"]
+    words += ["--data-dir", data_dir, "--runs-dir", tmp_path, "--quiet"]
+    check(invoke(*words), 2, "asked")
+    assert asked == [asked[0]] * 2
+    given = Mock(return_value=raced)
+    monkeypatch.setattr(pipeline, "advise", given)
+    printed = invoke(*words)
+    assert given.call_args.kwargs["budget_seconds"] == 120
+    check(printed, 0, "se --encoder bow --loss sg --sampler", "How far to trust it:")
+    check(printed, 0, "What ranks best soonest: tiny, recall@10", "ncfbench run --dataset")
+    prose = printed.stdout.partition("To be surer")[0]
+    assert max(len(line) for line in prose.splitlines() if line[:1] != " ") <= 80
+    assert not re.search(r"[a-z]-$", prose, re.M), "no flag is cut at a hyphen"
+    document = json.loads(invoke(*words, "--json").stdout)
+    assert document == tables.read_json(raced.folder / "answer.json")
+
+
 @pytest.mark.long
 def test_floors_without_time_or_room_are_named(data_dir, tmp_path, monkeypatch):
     shutil.copytree(data_dir, tmp_path / "data", ignore=shutil.ignore_patterns("floors.parquet"))
@@ -150,15 +192,6 @@ def test_an_interrupted_race_answers(data_dir, tmp_path):
     assert (cut.folder / "answer.json").read_bytes() == before
 
 
-def test_the_winner_is_trained_on_by_run(data_dir, raced, monkeypatch):
-    steps = summary.next_steps(raced.answer, raced.folder, {"--data-dir": str(data_dir)})
-    assert steps[1]["purpose"] == "To train on from where the race left it"
-    command = steps[1]["command"].split()[1:]
-    check(invoke(*command, "--json"), 0)  # finished already: found, and not trained again
-    records, _ = runs.read_all(raced.folder)
-    assert len(records) == len(list(raced.folder.glob("*/config.json")))
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -169,39 +202,6 @@ def test_the_winner_is_trained_on_by_run(data_dir, raced, monkeypatch):
 def test_what_is_no_race_is_refused(data_dir, tmp_path, more, message):
     with pytest.raises(UsageError, match=message):
         ask(data_dir, tmp_path, **more)
-
-
-def test_from_python_and_the_command_line(data_dir, tmp_path, raced, monkeypatch):
-    """The same question; the command prints the answer, in 80 columns or as JSON."""
-    asked = []
-
-    def ask_once(*parts):
-        asked.append(Question(*parts).name)
-        raise UsageError("asked")
-
-    monkeypatch.setattr(pipeline, "Question", ask_once)
-    monkeypatch.setenv("COLUMNS", "80")
-    tried = {"encoder": ["bow"], "sampler": ["iid", "ns"], "batch_size": [64]}
-    where = {"data_dir": data_dir, "runs_dir": tmp_path}
-    more = {"metric": "recall@10", "budget_seconds": 120.0, "dimension": 8}
-    with pytest.raises(UsageError, match="asked"):
-        ncfbench.advise("tiny", tried=tried, **where, **more)
-    words = ["advise", "tiny", "--budget", "2m", "--metric", "recall@10", "--set", "dimension=8"]
-    words += ["--try", "encoder=bow", "--try", "sampler=iid,ns", "--try", "batch_size=64"]
-    words += ["--data-dir", data_dir, "--runs-dir", tmp_path, "--quiet"]
-    check(invoke(*words), 2, "asked")
-    assert asked == [asked[0]] * 2
-    given = Mock(return_value=raced)
-    monkeypatch.setattr(pipeline, "advise", given)
-    printed = invoke(*words)
-    assert given.call_args.kwargs["budget_seconds"] == 120
-    check(printed, 0, "se --encoder bow --loss sg --sampler", "How far to trust it:")
-    check(printed, 0, "What ranks best soonest: tiny, recall@10", "ncfbench run --dataset")
-    prose = printed.stdout.partition("To be surer")[0]
-    assert max(len(line) for line in prose.splitlines() if line[:1] != " ") <= 80
-    assert not re.search(r"[a-z]-$", prose, re.M), "no flag is cut at a hyphen"
-    document = json.loads(invoke(*words, "--json").stdout)
-    assert document == tables.read_json(raced.folder / "answer.json")
 
 
 @pytest.mark.long
