@@ -58,13 +58,19 @@ def test_without_validation_a_cut_epoch_is_left_out(tmp_path, tiny_options):
 
 
 def test_parameters_without_recall_are_said_to_be(data_dir, tmp_path):
-    """Cut in the first epoch, nothing was evaluated: output and metadata say so."""
+    """Cut in the first epoch, nothing was evaluated: output and metadata say so. A torn end too."""
     folder = interrupt(data_dir, tmp_path, 7, **SETTINGS)
     said = Said()
     lists = pq.read_table(recommend(folder, data_dir=data_dir, said=said) / BEST)
     assert said.texts[0].endswith("its last iteration, 7, and no recall belongs to them.")
     assert lists.schema.metadata[b"parameters"] == b"of the last iteration, never evaluated"
     assert lists.schema.metadata[b"iteration"] == b"7"
+    last = folder / "checkpoints" / "7.npz"
+    last.write_bytes(last.read_bytes()[:-99])
+    with pytest.raises(DataError, match="final checkpoint .* is missing"):
+        recommend(folder, data_dir=data_dir, said=said)
+    assert said.texts[-1] == f"Checkpoint 7 is damaged, and is skipped: {last}."
+    assert last.exists()
 
 
 EDITED = """
@@ -112,15 +118,3 @@ def test_an_edited_encoder_is_refused(data_dir, tmp_path, monkeypatch):
     train(data_dir, tmp_path / "cut", **more)
     for folder in (whole, cut):
         assert pq.read_table(recommend(folder, data_dir=data_dir) / BEST).equals(expected)
-
-
-def test_a_torn_end_is_said(data_dir, tmp_path, tiny):
-    """Nothing else has the parameters of the reported epoch, the last one."""
-    record = train(data_dir, tmp_path, **SETTINGS)
-    last = record.folder / "checkpoints" / f"{ends_of(tiny, 2)[-1]}.npz"
-    last.write_bytes(last.read_bytes()[:-99])
-    said = Said()
-    with pytest.raises(DataError, match="final checkpoint .* is missing"):
-        recommend(record.folder, data_dir=data_dir, said=said)
-    assert len(said.texts) == 1
-    assert last.exists()
