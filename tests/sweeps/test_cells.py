@@ -150,8 +150,6 @@ def test_a_file_with_overrides(tmp_path):
 
 SMOKE = {"source": "smoke"}
 REFUSED = [
-    ("sampler = [", "is not valid TOML"),
-    ('samplr = "ns"', "Unknown setting 'samplr'; did you mean 'sampler'?"),
     ('epochs = [3, "many"]', "epochs = 'many' is not a whole number"),
     ('sampler = ["ns", "strat_ns"]', "did you mean 'strat-ns'"),
     ("sampler = []", "sampler has no value"),
@@ -163,12 +161,8 @@ REFUSED = [
     ("seed = 1\n[[cells]]\nseed = 2", "seed = 2: a cell has one value"),
     ('[[cells]]\nsamplr = "ns"', "[[cells]]: Unknown setting 'samplr'"),
     ("title = 3", "title = 3: it must be a text"),
-    ({"source": "smok"}, "did you mean 'smoke'"),
-    ({"source": "none.toml"}, "Cannot read the sweep none.toml: No such file"),
     (SMOKE | {"assignments": ["sampler"]}, "not of the form key=value"),
-    (SMOKE | {"assignments": ["samplr=ns"]}, "--set: Unknown setting 'samplr'"),
     (SMOKE | {"assignments": ["data_dir=x"]}, "given by --data-dir"),
-    (SMOKE | {"seeds": 0}, "--seeds 0"),
     (SMOKE | {"seeds": 2**32 + 1}, "would be above"),
     (SMOKE | {"flags": {"dataset": ","}}, "--dataset: dataset has no value"),
 ]
