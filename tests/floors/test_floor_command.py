@@ -101,6 +101,8 @@ def test_known_items_are_ranked_without_those_of_training(folder):
     assert found.rows[1]["test_recall_at_50"] > row["test_recall_at_50_chance"]
     lacks = {name for name in FLOORS if floor.lack(data, name)}
     assert lacks == {"denoised"}, "all others rank known items"
+    wordless = replace(data, vocabulary=())
+    assert "neither texts nor features" in floor.lack(wordless, "profile")
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,10 @@ def test_bounds_are_thin_lines(tmp_path):
 
 def test_of_many_arms_the_first_are_named(tmp_path, monkeypatch):
     """As many as a race can end with; the best is among them. All begin after the features."""
-    most = curves.MOST_NAMED
+    most, more = curves.MOST_NAMED, {"word_dimension": 21, "word_dropout": 0.25, "patience": 17}
+    more |= {"dimension": 123, "probe_every": 50, "feature_seconds": 3.5, "noise": "uniform"}
     for place in range(most + 1):
-        more = {"learning_rate": (place + 1) / 1000, "feature_seconds": 3.5, "word_dropout": 0.25}
+        more["learning_rate"] = (place + 1) / 1000
         write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3 + place / 100], **more)
     (answer,) = collect(tmp_path, tmp_path).answers
     monkeypatch.setattr(Answer, "main", property(lambda answer: answer.arms))
@@ -56,6 +57,7 @@ def test_of_many_arms_the_first_are_named(tmp_path, monkeypatch):
     assert len(looks) == most, "arms of one sampler are told apart"
     figure.draw_without_rendering()
     box = figure.legends[0].get_window_extent()
+    assert figure.legends[0]._ncols == 1, "two columns of such names are too wide"
     assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
 
 
