@@ -125,17 +125,17 @@ def test_numbers_beside_a_floor_subtract(whole, seed):
     """Whatever the records say, the recall of an arm less that of a floor is the difference that
     stands there, but for the last digit.
     """
-    found = re.sub(r" \(chance: [\d.]+\)", "", summary.headline(_with_numbers(whole, seed, ALL)))
-    _, _, said = found.partition("Without training on validation links: ")
+    text = re.sub(r" \(chance: [\d.]+\)", "", summary.headline(_with_numbers(whole, seed, ALL)))
+    _, _, said = text.partition("Without training on validation links: ")
     reached, *stands = re.split(r"\. (?=\S+.*? is )", said)
     floors = {name: float(of) for name, of in re.findall(r"(\w+) (\d\.\d{3}) \(", reached)}
     assert len(floors) == 2
     assert stands
     pairs = 0
     for sentence in stands:
-        own = float(re.findall(r"(\d\.\d{3}) ± \S+ is ", sentence.replace(",", ""))[0])
+        recall = float(re.findall(r"(\d\.\d{3}) ± \S+ is ", sentence.replace(",", ""))[0])
         for name, apart in re.findall(r"(ridge|profile) \(([-+]\d\.\d{3}) ±", sentence):
-            assert own - floors[name] == pytest.approx(float(apart), abs=0.00101)
+            assert recall - floors[name] == pytest.approx(float(apart), abs=0.00101)
             pairs += 1
     assert pairs >= 2
 
@@ -158,8 +158,8 @@ def _with_numbers(whole, seed, beginnings):
 
     def otherwise(row):
         other = {}
-        for name, own in row.items():
-            if name.startswith(beginnings) and isinstance(own, float):
+        for name, number in row.items():
+            if name.startswith(beginnings) and isinstance(number, float):
                 scale = 0.01 if name.endswith("error") else 1.0
                 other[name] = scale * rng.choice([value, rng.random()])
         return {**row, **other}
@@ -217,7 +217,7 @@ def _chosen(answer):
 def _without_test_numbers(text):
     sentences = text.split(". ")
     return ". ".join(
-        re.sub(r"[-+]?\d\.\d+", "#", each) if "test links" in each else each for each in sentences
+        re.sub(r"[-+]?\d\.\d+", "#", text) if "test links" in text else text for text in sentences
     )
 
 

@@ -168,8 +168,8 @@ def test_floors_without_time_or_room_are_named(data_dir, tmp_path, monkeypatch):
     trust = summary.as_json(answer, tmp_path, {})["trust"]
     assert f"Floors that were left out: {reason}" in trust
     monkeypatch.setattr(pipeline, "fit_within", Mock(side_effect=DataError("Cannot write there.")))
-    found, _ = ask(tmp_path / "data", tmp_path, **FEW)
-    assert found.answer.unfitted == ["Cannot write there."]
+    outcome, _ = ask(tmp_path / "data", tmp_path, **FEW)
+    assert outcome.answer.unfitted == ["Cannot write there."]
 
 
 @pytest.mark.long

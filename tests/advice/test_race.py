@@ -308,9 +308,9 @@ def costs(opening, link):
 )
 def test_the_budget_is_kept_whatever_an_arm_costs(hold, bow, other, surprise, budget):
     """But for what nobody can know: that an encoder takes longer to compile than any before."""
-    found = {"bow": bow, "transformer": replace(other, opening=other.opening + surprise)}
+    encoders = {"bow": bow, "transformer": replace(other, opening=other.opening + surprise)}
     try:
-        hold(budget=budget, encoders=found)
+        hold(budget=budget, encoders=encoders)
     except UsageError as error:
         assert "too short: two arms need about" in str(error)
     assert Run.now <= budget + surprise

@@ -293,9 +293,9 @@ MOST_OPTIONS = 178
 
 def count_options(command):
     """Return the options of a command and of those below it."""
-    own = [each for each in command.params if each.param_type_name == "option"]
+    options = [one for one in command.params if one.param_type_name == "option"]
     below = [command.resolve_command(None, [name])[1] for name in getattr(command, "commands", {})]
-    return len(own) + sum(map(count_options, below))
+    return len(options) + sum(map(count_options, below))
 
 
 def test_the_commands_have_few_options():

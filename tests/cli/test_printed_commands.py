@@ -65,23 +65,23 @@ def commands_in(text):
 def test_commands_of_a_report_run(tmp_path, asked, settings):
     """A folder with a space, one arm alone, an interrupted run."""
     folder = tmp_path / "my runs"
-    own = {"sampler": "strat-ns"} | settings
-    write_run(folder, losses=[9, 5, 3], ms=10, **own)
-    write_run(folder, losses=[9, 5], ms=10, **own | {"seed": 5}, status="running")
+    asked_for = {"sampler": "strat-ns"} | settings
+    write_run(folder, losses=[9, 5, 3], ms=10, **asked_for)
+    write_run(folder, losses=[9, 5], ms=10, **asked_for | {"seed": 5}, status="running")
     done = invoke("report", folder)
     assert done.exit_code == 0, done.output
-    found = commands_in(done.output)
-    assert found
-    for command in found:
+    commands = commands_in(done.output)
+    assert commands
+    for command in commands:
         asked(command)
-    assert digest(complete(own | {"seed": 5})) in map(digest, asked.runs)
+    assert digest(complete(asked_for | {"seed": 5})) in map(digest, asked.runs)
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_the_command_of_a_run_is_that_run(asked, settings):
     config = complete({"sampler": "strat-ns"} | settings)
     asked(run_command(config, {"--runs-dir": "a b"}))
-    assert [digest(each) for each in asked.runs] == [digest(config)]
+    assert [*map(digest, asked.runs)] == [digest(config)]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,7 @@ def test_the_command_of_a_run_is_that_run(asked, settings):
 def test_a_question_is_asked_again(asked, fixed, more):
     question = Question({"dataset": "citeulike"} | fixed, **more)
     asked(advise_command(question, 600.0, {"--data-dir": "a b"}))
-    (found,) = asked.questions
-    assert found.name == question.name
+    assert [again.name for again in asked.questions] == [question.name]
 
 
 def test_an_interrupt_names_the_command_that_continues(monkeypatch):

@@ -36,15 +36,15 @@ def wait(condition):
 @pytest.fixture
 def started(tmp_path):
     """Starts a command; at the end nothing of it is left."""
-    made = []
+    commands = []
 
     def start(command):
-        log = tmp_path / f"{len(made)}.log"
-        made.append(Process(command, Metric.of(V[1]), log, threading.Event()))
-        return made[-1]
+        log = tmp_path / f"{len(commands)}.log"
+        commands.append(Process(command, Metric.of(V[1]), log, threading.Event()))
+        return commands[-1]
 
     yield start
-    for process in made:
+    for process in commands:
         process.end()
         assert not process.is_alive
 

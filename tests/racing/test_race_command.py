@@ -20,14 +20,14 @@ PACES = (*V, "--try", "pace=1,2", "pace {pace}")
 
 def test_every_combination_is_an_arm():
     parameters = {"lr": ["1e-4", "1e-3"], "batch": ["8", "16", "32"]}
-    made = make_commands(["train --lr {lr} -b {batch} {other}"], parameters=parameters)
+    commands = make_commands(["train --lr {lr} -b {batch} {other}"], parameters=parameters)
     wanted = {f"train --lr {lr} -b {b} {{other}}" for lr, b in product(*parameters.values())}
-    assert {arm.filled() for arm in made} == wanted
-    assert made[1].name == "lr=1e-4 batch=16"
-    assert [arm.learning_rate for arm in made[::3]] == [1e-4, 1e-3]
+    assert {arm.filled() for arm in commands} == wanted
+    assert commands[1].name == "lr=1e-4 batch=16"
+    assert [arm.learning_rate for arm in commands[::3]] == [1e-4, 1e-3]
     assert make_commands(["a {seed}", "b"])[0].filled(3) == "a 3"
-    made = make_commands(["a {x}", "b"], names=["first"], parameters={"x": ["1", "2"]})
-    assert [arm.name for arm in made] == ["first x=1", "first x=2", "b x=1", "b x=2"]
+    commands = make_commands(["a {x}", "b"], names=["first"], parameters={"x": ["1", "2"]})
+    assert [arm.name for arm in commands] == ["first x=1", "first x=2", "b x=1", "b x=2"]
 
 
 def test_real_programs_race():

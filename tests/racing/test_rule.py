@@ -74,8 +74,8 @@ def test_a_leader_that_is_about_to_be_overtaken_is_not_settled():
     """It is a hundredth ahead, and the other one fell by more in the last doubling."""
     resting, falling = Curve([0, 2, 4], [9, 5.5, 5]), Curve([0, 2, 4], [9, 6.2, 5.01])
     arms = {"resting": Standing(resting, "ns"), "falling": Standing(falling, "ns")}
-    others = {name: Standing(Curve([0, 2, 4], [9, 5.5, 5.005]), "ns") for name in "ab"}
-    assert "falling" not in decide({**others, **arms}, 4.0, 1).dropped, "it stays, though last"
+    near = {name: Standing(Curve([0, 2, 4], [9, 5.5, 5.005]), "ns") for name in "ab"}
+    assert "falling" not in decide({**near, **arms}, 4.0, 1).dropped, "it stays, though last"
 
 
 def test_arms_are_ranked_at_their_common_clock():
@@ -109,10 +109,10 @@ def test_the_fastest_of_one_shape_is_never_dropped(speeds, floor, exponent):
 @given(
     crossing=st.floats(0.15, 0.4),
     gap=st.floats(0.2, 1.5),
-    others=st.lists(st.floats(0.1, 0.9), max_size=6),
+    slow=st.lists(st.floats(0.1, 0.9), max_size=6),
     noise=st.sampled_from([0.0, 0.02]),
 )
-def test_an_early_leader_does_not_hide_the_winner(crossing, gap, others, noise):
+def test_an_early_leader_does_not_hide_the_winner(crossing, gap, slow, noise):
     """One arm leads for about a third of the way, and then never comes down (Stratified Sampling
     beside Negative Sharing on CiteULike).
     """
@@ -125,7 +125,7 @@ def test_an_early_leader_does_not_hide_the_winner(crossing, gap, others, noise):
         "winner": ("ns", winner),
         "baseline": ("iid", power(0.1, 1)),
     }
-    for place, speed in enumerate(others):
+    for place, speed in enumerate(slow):
         laws[f"slow {place}"] = ("strat" if place % 2 else "ns", power(speed, 1.0 + gap, 0.6))
     assert "winner" not in race(laws, horizon, noise=noise)
 

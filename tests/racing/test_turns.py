@@ -149,12 +149,12 @@ def test_a_target_ends_the_race_once_it_is_decided(begin, top, target, spread):
 
 def test_polls_for_the_target_make_no_curves(monkeypatch):
     """An arm of a thousand lines has its curve made about once a turn, not once a line."""
-    made, whole = [], Timeline.points
-    monkeypatch.setattr(Timeline, "points", lambda timeline: made.append(1) or whole(timeline))
+    calls, whole = [], Timeline.points
+    monkeypatch.setattr(Timeline, "points", lambda timeline: calls.append(1) or whole(timeline))
     curves = {name: rising(40, every=0.01) for name in "ab"}
     race, field, _ = played(curves, budget=100.0, target=0.4)
     assert sum(len(arm.readings) for arm in race.arms) > 5000
-    assert len(made) < 10 * len(field.turns)
+    assert len(calls) < 10 * len(field.turns)
 
 
 @pytest.mark.parametrize("target", [None, 0.4])

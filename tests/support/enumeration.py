@@ -29,7 +29,7 @@ def pair_loss(positive, negative):
 
 NEGATIVE = np.array([[LAMBDA * negative_loss(score) for score in row] for row in SCORES.tolist()])
 PAIR = np.array(
-    [[[pair_loss(own, other) for other in row] for own in row] for row in SCORES.tolist()]
+    [[[pair_loss(item, other) for other in row] for item in row] for row in SCORES.tolist()]
 )
 """Losses of a negative link by user and item; of a pair by user, own item and other item."""
 
@@ -71,11 +71,11 @@ def batch_objective(batch, family):
         of_users, of_items = users[:, None], batch.items[None, :]
     if family == "pointwise":
         losses = NEGATIVE[of_users, of_items]
-        own = math.fsum(map(positive_loss, SCORES[users, items].tolist())) / len(users)
+        positive = math.fsum(map(positive_loss, SCORES[users, items].tolist())) / len(users)
     else:
         assert (of_users == users[:, None]).all()
-        losses, own = PAIR[users[:, None], items[:, None], of_items], 0.0
-    return own + float(np.sum(negatives.weight * losses))
+        losses, positive = PAIR[users[:, None], items[:, None], of_items], 0.0
+    return positive + float(np.sum(negatives.weight * losses))
 
 
 def strata(graph, size, by_user):
@@ -85,9 +85,9 @@ def strata(graph, size, by_user):
     links = links_of(graph)
     side = 0 if by_user else 1
     for node in {link[side] for link in links}:
-        own = [index for index, link in enumerate(links) if link[side] == node]
-        for chosen in itertools.product(own, repeat=size):
-            yield len(own) / len(links) / len(own) ** size, chosen
+        indices = [index for index, link in enumerate(links) if link[side] == node]
+        for chosen in itertools.product(indices, repeat=size):
+            yield len(indices) / len(links) / len(indices) ** size, chosen
 
 
 def all_draws(config, graph):

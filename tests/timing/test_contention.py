@@ -33,9 +33,9 @@ def test_use_is_busy_seconds_less_own_ones(monkeypatch):
     cores = [SimpleNamespace(user=90.0, system=9.0), SimpleNamespace(user=5.0, system=3.0)]
     child = SimpleNamespace(cpu_times=lambda: SimpleNamespace(user=0.25, system=0.0))
     times = SimpleNamespace(user=0.25, system=0.25, children_user=0.75, children_system=0.25)
-    own = SimpleNamespace(cpu_times=lambda: times, children=lambda recursive: [child])
+    process = SimpleNamespace(cpu_times=lambda: times, children=lambda recursive: [child])
     monkeypatch.setattr(contention.psutil, "cpu_times", lambda percpu: cores)
-    monkeypatch.setattr(contention.psutil, "Process", lambda: own)
+    monkeypatch.setattr(contention.psutil, "Process", lambda: process)
     monkeypatch.setattr(contention, "own_cores", lambda: [1])
     assert contention._busy_seconds() == 8 - 0.5 - 0.25 - 1
 
@@ -45,8 +45,8 @@ def test_cores_are_seconds_over_time(monkeypatch):
     seconds = iter([10.0, 11.5, 11.0])
     monkeypatch.setattr(contention, "_busy_seconds", lambda: next(seconds))
     monkeypatch.setattr(contention.time, "perf_counter", iter([0.0, 2.0, 2.0, 4.0, 4.0]).__next__)
-    others = OtherPrograms()
-    assert [MEASURE(others), MEASURE(others)] == [0.75, 0.0]
+    programs = OtherPrograms()
+    assert [MEASURE(programs), MEASURE(programs)] == [0.75, 0.0]
 
 
 def test_only_a_busy_machine_is_said(monkeypatch):

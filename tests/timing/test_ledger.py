@@ -79,8 +79,8 @@ def test_compilation_is_moved_and_never_more_than_there_was():
     thread = threading.Thread(target=ledger.move_to_compile, args=(1,))
     thread.start()
     thread.join()
-    found = ledger.seconds()
-    assert (found["probe"], found["compile"]) == (1, 4)
+    seconds = ledger.seconds()
+    assert (seconds["probe"], seconds["compile"]) == (1, 4)
 
 
 def test_compilation_inside_a_line_is_noticed():
