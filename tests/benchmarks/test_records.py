@@ -67,7 +67,7 @@ def test_the_spread_of_two_arms_by_hand(tmp_path):
 
 def test_what_is_assumed_is_what_kept_runs_show():
     recall, loss = seed_spread.spreads().values()
-    assert round(seed_spread.typical(recall.values()), 2) == QUALITY_SPREAD.deviation
+    assert 0 <= QUALITY_SPREAD.deviation - seed_spread.typical(recall.values()) < 0.02
     assert max(spread.deviation for spread in loss.values()) < LOSS_SPREAD.deviation
     rows = [
         f"| {shown} | "
