@@ -2,13 +2,10 @@
 
     make bench                                     # CiteULike, prepared; on a quiet machine
     make bench DATASET=movielens BENCH_FLAGS="start step"
-    python benchmarks/bench.py movielens start step    # the same
 
 Each part is a module of its own, ``bench_start.py`` and so on, which says what it measures. Exit
 code 6 says that a target is missed. How all grows with users, items and links: ``bench_scale.py``.
 """
-
-from __future__ import annotations
 
 import sys
 from importlib import import_module
