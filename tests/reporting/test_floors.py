@@ -45,10 +45,6 @@ def answer_of(folder, *recalls, **more):
     return answer
 
 
-def test_every_floor_has_a_title():
-    assert TITLES.keys() == FLOORS.keys()
-
-
 @pytest.mark.parametrize(
     ("recalls", "stands"),
     [
@@ -226,6 +222,7 @@ def test_validation_says_which_settings_count():
     chosen = row(3.0, 0.1, "validation", 0.1)
     assert [floor.row["penalty"] for floor in floors_of([chosen, *given])] == [3.0]
     assert floors_of([floor_row("of a later version", 0.5, 1.0)]) == []
+    assert TITLES.keys() == FLOORS.keys()
     for content in ("feature", "TF-IDF and feature"):
         (result,) = floors_of([PROFILE | {"content": f"{content}s"}])
         assert result.name == f"{content} profiles"
