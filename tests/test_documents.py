@@ -66,6 +66,7 @@ def commands(page):
 def test_commands_of_the_first_pages_run(tmp_path, monkeypatch, page):
     """In the order of the page, on synthetic data under the names that it uses."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ncfbench.advice.race.MOST_SEEDS", 1)  # of each finalist, as of all arms
     (tmp_path / "ratings.csv").write_text(
         "userId,movieId,rating\n"
         + "".join(
