@@ -30,8 +30,8 @@ SIZES = ["--encoder", "bow", "--set", "dimension=8", "--set", "word_dimension=8"
 LESS = {
     "run": ["--epochs", "1", "--batch-size", "64", *SIZES],
     "advise": [
-        *("--try", "encoder=bow", "--try", "sampler=iid,strat-ns", "--try", "batch_size=64"),
-        *("--try", "stratum_size=4", "--try", "negatives=5", "--try", "learning_rate=0.01"),
+        *("--try", "encoder=bow", "--try", "sampler=strat-ns", "--try", "batch_size=64"),
+        *("--try", "stratum_size=4", "--try", "loss=sg", "--try", "learning_rate=0.01,0.03"),
         *(word for name, (value,) in OTHERS.items() for word in ("--try", f"{name}={value}")),
         *("--set", "epochs=1", *SIZES[2:]),
     ],

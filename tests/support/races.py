@@ -23,6 +23,7 @@ from support.training import figures
 FIXED = {"dataset": "tiny", "encoder": "bow", "epochs": 4, "dimension": 8}
 OTHERS = {
     "user_tower": ("table",),
+    "bare_bag": (False,),
     "gamma": (10.0,),
     "weight_decay": (0.0,),
     "word_dropout": (0.5,),
