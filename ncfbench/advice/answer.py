@@ -22,6 +22,8 @@ from ncfbench.runs.quality import chance
 if TYPE_CHECKING:  # it imports JAX
     from ncfbench.advice.arms import RunArm
 
+LEAST_TRAINING = 1 / 3
+"""Share of the time that must be training for an answer."""
 STAYED = ("recommended", "tied", "lower", "slower", "undecided")
 """Statuses of arms that stayed to the end."""
 
@@ -51,6 +53,11 @@ class RaceAnswer(Answer):
     def judged_by(self) -> Split:
         """Validation links: those of the test have no part in a race."""
         return self.split
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether enough of the time was training for an answer."""
+        return self.training_share >= LEAST_TRAINING
 
     @property
     def main(self) -> list[Arm]:

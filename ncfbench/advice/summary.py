@@ -19,8 +19,6 @@ from ncfbench.reporting.table import Table
 from ncfbench.reporting.views import answers, sentences
 from ncfbench.runs.labels import run_command
 
-LEAST_TRAINING = 1 / 3
-"""Share of the time that must be training for an answer."""
 ENOUGH_SEEDS = 3
 """Seeds of a finalist from which on nothing is said of them."""
 
@@ -35,7 +33,7 @@ def headline(answer: RaceAnswer, *, has_block: bool = True) -> str:
 def caveats(answer: RaceAnswer) -> list[Caveat]:
     """Return what the answer rests on, and what speaks against it."""
     notes, best = [Caveat("note", note) for note in answer.notes], answer.best
-    if answer.training_share < LEAST_TRAINING:
+    if not answer.is_decided:
         text = f"Too little of the budget was training ({answer.training_share:.0%}): no answer."
         notes.append(Caveat("undertrained", f"{text} A larger --budget gives one."))
     if best is not None:

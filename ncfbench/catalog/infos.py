@@ -85,9 +85,12 @@ class Info:
         try:
             contents = vars(importlib.import_module(module))
         except (Exception, SystemExit) as error:
+            lacks = error.name if isinstance(error, ModuleNotFoundError) else None
+            advice = "Run from the folder that holds the module, or install it."
+            if lacks and not f"{module}.".startswith(f"{lacks}."):
+                advice = f"It needs the package {lacks}, which is not installed."
             raise UsageError(
-                f"Cannot import {self.path!r}: {type(error).__name__}: {reason(error)}. Run from"
-                " the folder that holds the module, or install it."
+                f"Cannot import {self.path!r}: {type(error).__name__}: {reason(error)}. {advice}"
             ) from error
         if attribute not in contents:
             public = [name for name in contents if not name.startswith("_")]

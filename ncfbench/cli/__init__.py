@@ -30,8 +30,8 @@ from ncfbench.cli.options import SettingsCommand
 from ncfbench.errors import CLOSED_PIPE_EXIT_CODE
 
 EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data;
-4 verification failed; 5 diverged; 6 a check failed; 7 nothing to report;
-8 another process of the run is lost; 130 interrupted; 141 the reader of the output has gone."""
+4 a file is not the published one; 5 diverged; 6 a check failed, or a race has no answer;
+7 nothing to report; 130 interrupted; 141 the reader of the output has gone."""
 
 
 class _Commands(TyperGroup):

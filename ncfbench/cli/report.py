@@ -113,7 +113,8 @@ def report(
     each choice is worth, by recall of validation links. Then come the paper's speedup table, with
     who comes down to the baseline's smallest loss soonest, and its recall table. The baseline is
     IID for pointwise losses and Negative Sampling for pairwise ones, or that of --baseline. Both
-    tables are also written beside the runs as Parquet, over the usual baseline.
+    tables are also written beside the runs as Parquet, over the usual baseline; a folder that
+    --export wrote is only read.
 
     Example: ncfbench report --full --paper
     """
@@ -152,6 +153,7 @@ def report(
         _verify(where, kind)
         return
     from ncfbench.reporting.results import collect
+    from ncfbench.runs.folder import is_exported
 
     named = {"--data-dir": data_dir, "--runs-dir": runs_dir}
     results = collect(
@@ -168,12 +170,13 @@ def report(
         say(f"No figure is drawn into {figures}: the runs have nothing to compare yet.")
     # Printed first: a folder that cannot be written must not hide the result.
     written = deliver(results, kind, table or [], output, drawn, detail=full, paper=paper)
-    if not table and not os.access(results.runs_dir, os.W_OK):
+    is_kept = is_exported(results.runs_dir)
+    if not table and not is_kept and not os.access(results.runs_dir, os.W_OK):
         say(
             f"Warning: {results.runs_dir} is read-only, so the tables are not written beside the"
             " runs. --export copies both."
         )
-    elif not table:
+    elif not table and not is_kept:
         written += results.write()
     if export is not None:
         from ncfbench.reporting.formats import counted

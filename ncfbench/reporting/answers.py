@@ -114,6 +114,11 @@ class Answer:
         return [] if blend is None else [blend]
 
     @property
+    def is_decided(self) -> bool:
+        """Whether enough was trained for an answer."""
+        return True
+
+    @property
     def title(self) -> str:
         """The question, with the data set and the metric."""
         return f"What ranks best soonest: {self.config.dataset}, {self.metric}"

@@ -27,7 +27,7 @@ from ncfbench.reporting.quality import (
     mean_of,
     quality_of_rows,
 )
-from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.folder import RunRecord, is_exported
 from ncfbench.runs.quality import CLEAR_ERRORS, difference
 from ncfbench.runs.reported import validation_recall
 from ncfbench.statistics import intervals
@@ -149,13 +149,15 @@ def find_floors(
     runs: Sequence[RunRecord], runs_dir: Path, data_dir: Path
 ) -> tuple[dict[str, list[FloorResult]], list[str]]:
     """Return the kept floors by fingerprint, those beside the data before those beside the runs,
-    and messages about what cannot be read. Data that are here have an entry, if an empty one.
+    but for those of exported runs, and messages about what cannot be read. Data that are here have
+    an entry, if an empty one.
     """
     by_fingerprint: dict[str, list[FloorResult]] = {}
     problems: list[str] = []
     for run in {run.data_fingerprint: run for run in runs}.values():
         name, fingerprint = run.config.dataset, run.data_fingerprint
-        of_data, unreadable = read_floors([data_dir / name, runs_dir], fingerprint)
+        folders = [data_dir / name, runs_dir][:: -1 if is_exported(runs_dir) else 1]
+        of_data, unreadable = read_floors(folders, fingerprint)
         problems += unreadable
         prepared = read_manifest(data_dir, name)
         if of_data or (prepared or {}).get("fingerprint") == fingerprint:

@@ -305,9 +305,14 @@ def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
     return records, problems
 
 
+def is_exported(folder: Path) -> bool:
+    """Return whether a folder is what `report --export` wrote, which is only read."""
+    return (folder / "runs.parquet").exists()
+
+
 def _exported(folder: Path) -> dict[Path, dict[str, pa.Table]]:
     """Return the tables of each run that was exported into a folder, by what would be its own."""
-    if not (folder / "runs.parquet").exists():
+    if not is_exported(folder):
         return {}
     whole = {kind: schema.empty_table() for kind, schema in EXPORTED.items()}
     for kind, schema in EXPORTED.items():

@@ -24,13 +24,15 @@ from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.content import SPLITS
 from ncfbench.data.features import Float32
 from ncfbench.data.text import Int32
-from ncfbench.errors import DataError, DivergedError, UsageError, either
+from ncfbench.errors import DataError, DivergedError, UsageError, either, refusal
 from ncfbench.floors import kept
+from ncfbench.floors.floor import lack
+from ncfbench.floors.models import FLOORS
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
 from ncfbench.storage import tables
-from ncfbench.storage.schemas import recommendations
+from ncfbench.storage.schemas import EVALUATED, recommendations
 from ncfbench.training import vectors
 from ncfbench.training.blended import blend_run
 from ncfbench.training.trained import open_data, read_trained
@@ -97,9 +99,9 @@ def export_vectors(
         ranked = dataset.n_items if candidates == "all" else len(dataset.candidates("test"))
         if top > ranked:
             progress.say(f"--top {top}: there are only {ranked} items to rank.")
-    row, weight = None, 0.0
+    row, blended = None, None
     if floor is not None:
-        row, weight = _find_floor(floor, record, dataset, locations, progress)
+        row, blended = _find_floor(floor, record, dataset, locations, progress)
     meta: dict[str, Any] = {
         "version": __version__,
         "dataset": dataset.name,
@@ -117,15 +119,18 @@ def export_vectors(
             "parameters": "of a run on all links" if on_all_links else parameters,
         }
     dataset = dataset.on_all_links() if on_all_links else dataset
-    exported = None
+    of_run = exported = None
     if record is not None:
         record = vectors.trained_on_all(record, dataset, progress) if on_all_links else record
         # That nothing was evaluated is no news on all links.
-        exported = vectors.of_run(record, dataset, Progress() if on_all_links else progress)
+        of_run = vectors.of_run(record, dataset, Progress() if on_all_links else progress)
+        exported = of_run
     if row is not None:
         of_floor = vectors.of_floor(row, dataset, progress)
-        both = exported and vectors.of_both(exported, of_floor, weight, dataset)
-        exported = both or of_floor
+        exported = of_floor
+        if of_run is not None and blended is not None:
+            exported = vectors.of_both(of_run, of_floor, blended, dataset)
+            progress.say(_describe(blended))
     assert exported is not None, "there is a run or a floor"
     meta |= exported.facts
     with tables.atomic_folder(home) as new:
@@ -168,18 +173,22 @@ def _open(
 
 def _find_floor(
     name: str, record: RunRecord | None, dataset: Dataset, locations: Locations, progress: Progress
-) -> tuple[kept.Row, float]:
-    """Return the row of a kept floor, and the weight of a run in its blend with it, which is chosen
-    if it is not kept; 0 without a run.
+) -> tuple[kept.Row, kept.Row | None]:
+    """Return the row of a kept floor, and that of a run's blend with it, whose weight is chosen if
+    it is not kept; None without a run.
     """
     row = kept.named(kept.read(locations.data_dir / dataset.name, dataset.fingerprint), name)
     if row is None:
+        if name not in FLOORS:
+            raise UsageError(refusal("There is no floor", name, FLOORS))
+        if reason := lack(dataset, name):
+            raise UsageError(f"No {name}: {reason}")
         raise UsageError(
             f"{dataset.name} keeps no floor {name!r}. Fit it with: ncfbench floor {dataset.name}"
             f" --floors {name}"
         )
     if record is None:
-        return row, 0.0
+        return row, None
     blended = blend_run(
         record,
         dataset,
@@ -193,7 +202,17 @@ def _find_floor(
             f"{record.folder} cannot be blended with {name}: it ranked nothing, or no validation"
             " links can choose the weight."
         )
-    return row, float(blended["weight"])
+    return row, blended
+
+
+def _describe(blended: kept.Row) -> str:
+    """Return the parts of a blend and what it reaches, or that training has no part in it."""
+    floor, weight = blended["floor"], blended["weight"]
+    if weight == 0:
+        return f"Training has no part in the blend: export {floor} alone, without a run."
+    recalls = (f"{blended[f'{split}_recall_at_50']:.4f} of {split} links" for split in EVALUATED)
+    shares = f"{weight:g} of the run and {1 - weight:g} of {floor}"
+    return f"Both: {shares}; their recall@50 was {' and '.join(recalls)}."
 
 
 def require_items(

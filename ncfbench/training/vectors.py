@@ -25,6 +25,7 @@ from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank
 from ncfbench.runs.ranks import by_user
 from ncfbench.runs.schedule import Schedule
+from ncfbench.storage.schemas import EVALUATED
 from ncfbench.training.run import run
 from ncfbench.training.trained import restore_trained
 
@@ -108,12 +109,9 @@ def of_floor(row: Row, dataset: Dataset, progress: Progress) -> Vectors:
     return Vectors(users_UxD[:, :rank], items_VxD[:, :rank], items, facts | {"rank": rank})
 
 
-def of_both(run: Vectors, floor: Vectors, weight: float, dataset: Dataset) -> Vectors:
-    """Return the vectors of a blend: both side by side, each weighted and on a user's own scale.
-
-    Args:
-        weight: of the run.
-    """
+def of_both(run: Vectors, floor: Vectors, blended: Row, dataset: Dataset) -> Vectors:
+    """Return the vectors of a blend: both side by side, each weighted and on a user's own scale."""
+    weight = blended["weight"]
     deviations = _deviations(Fitted(run.users_UxD, run.items_VxD), run.items, dataset)
     shares, width = (np.float32(weight), np.float32(1 - weight)), run.users_UxD.shape[1]
     users_UxD = np.empty((dataset.n_users, width + floor.users_UxD.shape[1]), np.float32)
@@ -123,7 +121,15 @@ def of_both(run: Vectors, floor: Vectors, weight: float, dataset: Dataset) -> Ve
         run,
         users_UxD=users_UxD,
         items_VxD=np.concatenate([run.items_VxD, floor.items_VxD[run.items]], axis=1),
-        facts={**run.facts, **floor.facts, "weight_of_the_run": weight},
+        facts={
+            **run.facts,
+            **{
+                name.replace("validation", "floor_validation"): of
+                for name, of in floor.facts.items()
+            },
+            **{f"{split}_recall_at_50": blended[f"{split}_recall_at_50"] for split in EVALUATED},
+            "weight_of_the_run": weight,
+        },
     )
 
 

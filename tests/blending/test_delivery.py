@@ -189,7 +189,9 @@ def test_a_floor_with_a_chosen_penalty_comes_first():
 
 
 REFUSED = [
-    ("RUN --floor ials", 2, ["keeps no floor 'ials'", "ncfbench floor tiny --floors ials"]),
+    ("RUN --floor ials", 2, ["No ials: the held-out items of tiny have no training links"]),
+    ("RUN --floor rigde", 2, ["no floor 'rigde'; did you mean 'ridge'?"]),
+    ("RUN --floor denoised", 2, ["keeps no floor 'denoised'", "floor tiny --floors denoised"]),
     ("tiny --floor ridge --top 3 --candidates x", 2, ["--candidates 'x': it is one of all, test."]),
     ("tiny", 2, ["Name the floor", "--floor ridge"]),
     ("nobody --floor ridge", 3, ["No data set nobody is in", "There is no run 'nobody'"]),

@@ -1,5 +1,6 @@
 """What is deployed: an arm, a floor or both; floors beside the data, and seconds of features."""
 
+import itertools
 import json
 from types import SimpleNamespace
 
@@ -31,9 +32,13 @@ def answer_of(folder):
     return row
 
 
-@pytest.mark.parametrize(("validation", "what"), [(None, None), (0.2, "floor"), (0.6, "trained")])
+@pytest.mark.parametrize(
+    ("validation", "what"), [(None, None), (0.2, "floor"), (0.301, "floor"), (0.6, "trained")]
+)
 def test_what_is_deployed_is_chosen_by_validation(tmp_path, validation, what):
-    """Without validation links nothing is recommended, whatever the test links say."""
+    """Without validation links nothing is recommended, whatever the test links say. Within half a
+    percent of the best the simpler one is.
+    """
     of_run = {} if validation is None else {"validation": [0, validation, validation]}
     folder = write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS, **of_run)
     keep_floors(tmp_path, floor_row("ridge", 0.9, 1.0, validation_recall_at_50=0.3))
@@ -43,6 +48,36 @@ def test_what_is_deployed_is_chosen_by_validation(tmp_path, validation, what):
         assert deploy["command"].startswith(f"ncfbench export {folder} vectors --top 50  # once")
     if what == "floor":
         assert deploy["command"] == "ncfbench export citeulike vectors --floor ridge --top 50"
+
+
+@pytest.mark.parametrize("has_floor", [False, True])
+def test_no_arm_that_learned_nothing_is_deployed(tmp_path, has_floor):
+    def by_chance(rows):
+        for row, split in itertools.product(rows, ("validation", "test")):
+            row |= {f"{split}_recall_at_50_chance": 0.3, f"{split}_recall_at_50_error": 0.01}
+
+    more = {"validation": [0, 0.3, 0.3], "edit": by_chance}
+    write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.3, 0.3], **more)
+    if has_floor:
+        keep_floors(tmp_path, floor_row("ridge", 0.2, 1.0, validation_recall_at_50=0.2))
+    answer = answer_of(tmp_path)
+    assert answer["recommended"] is None
+    assert (answer["deploy"] and answer["deploy"]["what"]) == ("floor" if has_floor else None)
+
+
+def test_an_exported_folder_is_only_read(tmp_path):
+    """Its own floors stand, though those of the same data are another machine's here."""
+    home, kept = tmp_path / "runs", tmp_path / "kept"
+    write_run(home, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], validation=[0, 0.4, 0.5], errors=ERRORS)
+    keep_floors(home, floor_row("ridge", 0.5, 1.0, validation_recall_at_50=0.3))
+    check(invoke("report", home, "--export", kept, "--data-dir", tmp_path), 0)
+    bytes_of = {path.name: path.read_bytes() for path in kept.iterdir()}
+    (tmp_path / "citeulike").mkdir()
+    keep_floors(tmp_path / "citeulike", floor_row("ridge", 0.4, 99.0, validation_recall_at_50=0.3))
+    done = invoke("report", kept, "--data-dir", tmp_path, "--json")
+    (row,) = json.loads(done.stdout)["answers"][0]["floors"]
+    assert (row["test_recall_at_50"], row["seconds"]) == (0.5, 1.0)
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == bytes_of
 
 
 def test_the_deployed_run_is_of_a_seed_that_decides(tmp_path):

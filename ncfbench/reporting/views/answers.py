@@ -99,7 +99,8 @@ def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Ta
     if answer.best is not None:
         below.append(
             f"{columns[1].heading}: until a {answer.metric} of {answer.split} links that is"
-            f" {SHARE:g} of the best. Each row is the best arm with those settings changed."
+            f" {SHARE:g} of the best. Each row is the best arm that has those settings,"
+            " whatever else it has."
         )
     if any(row.status == "left" for _, row in rows):
         below.append("left: it left the race before.")

@@ -20,7 +20,7 @@ from ncfbench.reporting.quality import ERROR, NDCG, RECALL, Quality
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs.labels import flags
 from ncfbench.runs.reported import reported_row, validation_recall
-from ncfbench.statistics.ranking import SHARE
+from ncfbench.statistics.ranking import NEAR, SHARE
 
 MOST_NAMED = 3
 """Tied arms that a sentence names."""
@@ -211,8 +211,9 @@ class Part(NamedTuple):
 def deployment(
     answer: Answer, caveats: Sequence[Caveat], locations: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """Return what has the most recall of validation links: the best floor, the arm that stands
-    beside it, or both; None where no arm was evaluated, or validation links cannot choose.
+    """Return what has the most recall of validation links, or nearly so and is simpler: the best
+    floor, the arm that stands beside it, or both; None where no arm was evaluated, none is better
+    than chance and there is no floor, or validation links cannot choose.
 
     Args:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in the command.
@@ -239,9 +240,11 @@ def deployment(
         shares = f"both, {blend.weight:.2g} of {arm.name} and {1 - blend.weight:.2g} of {name}"
         words = [run, "vectors", "--floor", name]
         parts.append(Part("both", shares, words, recall, blend.reported))
-    if len(parts) > 1 and any(part.validation is None for part in parts):
+    parts = parts if answer.best else parts[: len(floors)]
+    if not parts or (len(parts) > 1 and any(part.validation is None for part in parts)):
         return None
-    chosen = max(parts, key=lambda part: part.validation or 0.0)
+    most = max(part.validation or 0.0 for part in parts)
+    chosen = next(part for part in parts if (part.validation or 0.0) >= NEAR * most)
     data_dir = locations.get("--data-dir")
     more = ["--top", "50", *(["--data-dir", data_dir] if data_dir else [])]
     command = shlex.join(["ncfbench", "export", *chosen.words, *more])
@@ -253,7 +256,8 @@ def deployment(
     chance = "".join(f" (chance {chance:.3f})" for chance in chances if chance is not None)
     recalls = [f"Recall@50 of test links {chosen.text}{chance}"]
     recalls += [f"{part.name} {part.text}" for part in parts if part != chosen]
-    lines = [f"DEPLOY {chosen.name}:", f"  {command}", f"{'; '.join(recalls)}."]
+    word = "DEPLOY" if answer.is_decided else "NO ANSWER YET; so far"
+    lines = [f"{word} {chosen.name}:", f"  {command}", f"{'; '.join(recalls)}."]
     lines += filter(None, [worth_sentence(answer), tied_sentence(answer.ties)])
     return {
         "what": chosen.what,
