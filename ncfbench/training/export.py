@@ -160,6 +160,9 @@ def _open(
     try:
         record = read_trained(source, locations.runs_dir)
     except DataError as error:
+        if (race := Path(source) / "answer.json").exists():
+            deploy = (tables.read_json(race).get("deploy") or {}).get("command", "nothing yet")
+            raise UsageError(f"{source} is a race, whose answer exports: {deploy}") from error
         if is_data:
             raise UsageError(
                 f"{source} is a data set. Name the floor whose vectors to write, such as --floor"

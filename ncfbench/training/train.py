@@ -213,6 +213,11 @@ class Run:
 
     def finish(self) -> None:
         """Save a run that is over, and close it."""
+        if self.iteration < self._schedule.last:
+            self._progress.say(
+                f"Stopped after epoch {self.epochs:g}: validation recall has not risen for"
+                f" {self.plan.config.patience} epochs."
+            )
         self._save_checkpoint()
         self.recorder.write("finished", self.iteration)
         self.is_done = True

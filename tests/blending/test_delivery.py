@@ -228,6 +228,12 @@ def write_files(folder):
     (folder / "ratings.csv").write_text("\n".join(ratings))
 
 
+def test_a_race_names_what_its_answer_exports(trained, tmp_path):
+    (tmp_path / "answer.json").write_text('{"deploy": {"command": "ncfbench export a b"}}')
+    done = invoke("export", tmp_path, tmp_path / "v", "--data-dir", trained[2])
+    check(done, 2, "is a race, whose answer exports: ncfbench export a b")
+
+
 def test_the_page_on_deployment_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path)

@@ -14,6 +14,7 @@ from ncfbench.errors import DataError, DivergedError, Interrupted, UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import folder as runs
 from ncfbench.runs.plan import RunPlan
+from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
 from ncfbench.training import run as training
 from ncfbench.training import train as loops
@@ -268,14 +269,22 @@ def test_a_run_stops_at_its_probes_alone(tiny, tmp_path, data_dir):
     assert "step" not in kinds
 
 
-def test_a_run_stops_patience_after_its_best(tmp_path):
-    """Its curve is the beginning of a longer run's, bit for bit; so too where it was cut."""
+def test_a_run_stops_patience_after_its_best(tmp_path, monkeypatch):
+    """And says so. Its curve is the beginning of a longer run's, bit for bit; so too where it was
+    cut.
+    """
+    said = []
+    monkeypatch.setattr(Progress, "say", lambda self, text: said.append(text))
     fast = {"epochs": 0, "patience": 2, "learning_rate": 0.3}
     prepare("synthetic", name="tiny", data_dir=tmp_path, users=120, items=900, links=4000)
     record = train(tmp_path, tmp_path / "a", **fast)
     epochs = int(record.summary["epochs"])
     assert (record.summary["status"], epochs) == ("finished", record.summary["reported_epoch"] + 2)
+    stopped = f"Stopped after epoch {epochs}: validation recall has not risen for 2 epochs."
+    assert stopped in said
+    said.clear()
     longer = train(tmp_path, tmp_path / "b", **fast | {"epochs": epochs + 1})
+    assert stopped not in said
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, tmp_path / "c", progress=StopAt(record.curve[-2]["iteration"] + 1), **fast)
     again = train(tmp_path, tmp_path / "c", **fast)
