@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -209,7 +210,7 @@ def _deviations(scores_at: Fitted, items: Ids, dataset: Dataset) -> Float32:
     """
     is_tested = len(dataset.links("test")[0]) > 0
     places, left_out = ranked_items(dataset, items, of_test=is_tested)
-    step, of_all = len(places) // MOST_SCALED + 1, left_out
+    step, of_all = max(math.ceil(len(places) / MOST_SCALED), 1), left_out
     if step > 1 and of_all is not None:
         left_out = lambda user: (left := of_all(user))[left % step == 0] // step  # noqa: E731
     scores = scores_at(places[::step])

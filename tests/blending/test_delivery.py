@@ -109,7 +109,7 @@ def test_many_items_scale_a_user_by_every_nth(tmp_path, monkeypatch, most, hold_
     data, rng = open_dataset("d", data_dir=tmp_path), np.random.default_rng(0)
     users_UxD, items_VxD = (rng.normal(size=(n, 3)) for n in (data.n_users, data.n_items))
     taken = np.arange(data.n_items) if hold_out == "links" else data.candidates("test")
-    taken = taken[:: len(taken) // most + 1]
+    taken = taken[:: -(-len(taken) // most)]
     fitted = Fitted(users_UxD.astype(np.float32), items_VxD.astype(np.float32))
     by_user = vectors._deviations(fitted, np.arange(data.n_items), data)
     linked = set(zip(*map(np.ndarray.tolist, data.links("train")), strict=True))
