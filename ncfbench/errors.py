@@ -104,7 +104,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     Where none is close, one that the name abbreviates counts: ``md`` stands for ``markdown``.
     """
     known = list(valid)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     if not close and len(name) > 1:
         letters = re.compile(".*".join(map(re.escape, name)), re.DOTALL)
         close = list(filter(letters.match, known))

@@ -73,7 +73,7 @@ def next_steps(
     longer = advise_command(answer.question, 2 * answer.budget_seconds, locations)
     steps = [{"purpose": "To be surer", "command": longer}]
     if answer.best is not None:
-        config = answer.best.config
+        config = answer.best.deployed.config
         there = {**locations, "--runs-dir": str(folder)}
         purpose = "To train on from where the race left it"
         steps.append({"purpose": purpose, "command": run_command(config, there)})

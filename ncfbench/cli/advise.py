@@ -55,7 +55,7 @@ def advise(
         dataset,
         budget_seconds=seconds,
         metric=metric,
-        tried=options.parse_values("--try", try_ or (), "lr=1e-4,1e-3"),
+        tried=options.parse_values("--try", try_ or (), "loss=softmax,log"),
         data_dir=data_dir,
         runs_dir=runs_dir,
         progress=progress_bar(quiet=quiet),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,6 +17,9 @@ from ncfbench.errors import INTERRUPTED_EXIT_CODE
 if TYPE_CHECKING:
     from ncfbench.reporting.table import Table
     from ncfbench.runs.progress import Progress
+
+ANSWER = "answer.txt"
+"""File of a race's folder that holds its answer as it was printed."""
 
 
 def say(text: str) -> None:
@@ -38,12 +44,21 @@ def print_views(*views: Table | str) -> None:
 
 def print_answer(answer: Mapping[str, Any], tables: Iterable[Table], *, as_json: bool) -> None:
     """Print the answer of a race: what to deploy, tables, the paragraph, what to trust, what to do
-    next; or all of it as JSON. End with the exit code of an interruption after one.
+    next; or all of it as JSON. The text is kept as :data:`ANSWER` in the race's folder. End with
+    the exit code of an interruption after one.
     """
+    from rich.text import Text
+
+    from ncfbench.storage.tables import write_text
+
+    tables = [*tables]
     if as_json:
         print_json(answer)
     else:
         _print_answer(answer, tables)
+    with redirect_stdout(io.StringIO()) as printed:
+        _print_answer(answer, tables)
+    write_text(Path(answer["folder"]) / ANSWER, Text.from_ansi(printed.getvalue()).plain + "\n")
     if not answer["is_over"]:
         say("Interrupted; this is the answer so far.")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)

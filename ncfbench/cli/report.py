@@ -14,7 +14,7 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.delivery import FORMATS, deliver, draw_into
 from ncfbench.cli.failures import reporting
-from ncfbench.cli.output import print_json, print_views, say
+from ncfbench.cli.output import ANSWER, print_json, print_views, say
 from ncfbench.config import Locations
 from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, refusal, shown
 
@@ -30,7 +30,7 @@ def report(
     runs: Annotated[
         Path | None,
         typer.Argument(
-            help="Run folders, as --runs-dir.",
+            help="Run folders, as --runs-dir; or a race's folder, to read its answer again.",
             show_default=False,
             metavar="RUNS",
         ),
@@ -164,6 +164,10 @@ def report(
         profiles=profiles,
         locations={flag: str(path) for flag, path in named.items() if path is not None},
     )
+    answer = where.runs_dir / ANSWER
+    if kind == "table" and answer.exists() and not (results.comparisons or any(given.values())):
+        print_views(answer.read_text("utf-8").rstrip())
+        return
     _check_results(results, only or [])
     drawn = draw_into(results, figures) if figures is not None else []
     if figures is not None and not drawn:
@@ -237,7 +241,8 @@ def _check_results(results: Results, only: Sequence[str]) -> None:
         say(f"Note: {line}")
     for name, race in results.races.items():
         first = " ".join(race["deploy"]["lines"][:1]).rstrip(":")
-        say(f"Note: {name} is a race of its own: {first}")
+        more = shlex.join(["ncfbench", "report", race["folder"]])
+        say(f"Note: {name} is a race of its own: {first}. To read it: {more}")
     if results.comparisons or results.races:
         return
     folder = results.runs_dir

@@ -19,7 +19,7 @@ from ncfbench.data.columns import Table
 from ncfbench.errors import DataError, reason
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+SUFFIXES = {".csv": ","} | dict.fromkeys((".tsv", ".tab", ".inter", ".item"), "\t")
 """The usual delimiter of files of a suffix."""
 MOST_BYTES = 2**24  # of a field; a longer one is damaged
 ROWS_AT_ONCE = 2**14  # that are Python objects

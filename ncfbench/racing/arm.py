@@ -193,7 +193,8 @@ class CommandArm(Arm):
             self.status, self.reason = Status.ENDED, "by itself"
             if process.code != 0 or not self.readings:
                 self.status = Status.FAILED
-                self.reason = f"{_end(process.code)}, {self.last_words}"
+                hint = f". {HINT}" if process.code == 0 else ""
+                self.reason = f"{_end(process.code)}, {self.last_words}{hint}"
         if field.interrupted():
             raise KeyboardInterrupt
 

@@ -30,7 +30,7 @@ OTHERS = (
 )
 """Numbers of a JSON line that are never the metric, unless it is named."""
 DEFAULT = "metric"
-HINT = r"--metric is the name of a number in lines of JSON, or an expression: 'recall\W+([0-9.]+)'."
+HINT = r"--metric is the name of a number in lines of JSON, or an expression: 'recall\W+([0-9.]+)'"
 """Help where lines hold no metric."""
 
 

@@ -132,8 +132,8 @@ def race(
     here = first_free(first, _is_finished)
     if here != first:
         progress.say(
-            f"This race is finished already, and its answer is {first / ANSWER}. It is raced"
-            f" once more in {here}."
+            f"This race is finished already (its answer: ncfbench report {first}). It is raced once"
+            f" more in {here}."
         )
     with session(here, clock, progress) as held:
         field = Field(

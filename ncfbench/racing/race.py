@@ -117,10 +117,9 @@ class Race(engine.Race[CommandArm]):
         if not any(arm.readings for arm in self.firsts):
             first = self.firsts[0]
             has_printed = first.process is not None and first.process.last_lines
-            hint = HINT if has_printed else "Give a larger --budget."
-            why = first.reason and f"{first.reason}."
-            why = why or f"it ran {first.running_seconds:.0f} s. {hint}"
-            raise CheckFailedError(f"No arm printed a metric. {first.name}: {why}")
+            hint = HINT if has_printed else "Give a larger --budget"
+            why = first.reason or f"it ran {first.running_seconds:.0f} s. {hint}"
+            raise CheckFailedError(f"No arm printed a metric. {first.name}: {why}.")
         self.reached = self._first_clock()
 
     def _first_clock(self) -> float:
@@ -156,7 +155,7 @@ class Race(engine.Race[CommandArm]):
         if lines and not arm.readings:
             self.say(
                 f"{self.clock.spent:.0f} s: {arm.name} has printed no metric yet, but:"
-                f" {' | '.join(lines)}. {HINT}"
+                f" {' | '.join(lines)}. {HINT}."
             )
 
     def turn(self, arm: CommandArm, seconds: float, is_over: Over) -> None:

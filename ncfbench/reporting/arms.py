@@ -20,6 +20,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import Quality, quality_of
+from ncfbench.runs.reported import reported_row, validation_recall
 from ncfbench.statistics import ranking, speedups
 from ncfbench.statistics.curves import Curve
 from ncfbench.statistics.intervals import interval_columns
@@ -96,6 +97,11 @@ class Arm:
         return {seed: self.runs[seed] for seed in self.deciding or [*self.runs][:1]}
 
     @property
+    def deployed(self) -> Run:
+        """The run of the seeds that decide with the most recall of validation links."""
+        return max(self.shown.values(), key=reported_validation)
+
+    @property
     def first(self) -> Run:
         """The run of its first seed, if it has begun."""
         return next(iter(self.runs.values()))
@@ -169,6 +175,12 @@ class Arm:
     def place(self) -> tuple[int, float, float]:
         """Its key in the order of an answer."""
         return PLACES.get(self.status, len(PLACES)), self.expected, self.level
+
+
+def reported_validation(run: Run) -> float:
+    """Return a run's recall of validation links at the epoch that it reports; 0 without one."""
+    row = reported_row(run)
+    return (None if row is None else validation_recall(row)) or 0.0
 
 
 def rank_soonest(

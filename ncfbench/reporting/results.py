@@ -296,7 +296,7 @@ def _races(runs_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
             problems.append(f"Skipped {path.parent.name}: {error}")
             continue
         if isinstance(answer, dict) and answer.get("deploy"):
-            races[path.resolve().parent.name] = answer
+            races[path.resolve().parent.name] = answer | {"folder": shown(path.parent)}
     return races, problems
 
 

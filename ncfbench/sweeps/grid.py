@@ -56,7 +56,7 @@ from ncfbench.sweeps.presets import preset_paths
 
 IDENTITY = ("dataset", "encoder", "loss", "sampler", "seed")
 """Settings that every label of a cell names."""
-Status = Literal["done", "diverged", "interrupted", "left", "failed"]
+Status = Literal["done", "diverged", "interrupted", "waiting", "failed"]
 STATUSES: Mapping[str, Status] = {"finished": "done", "diverged": "diverged"}
 """Those of cells by those of finished runs."""
 
@@ -71,7 +71,7 @@ class Cell:
     """
 
     config: RunConfig
-    status: Status = "left"
+    status: Status = "waiting"
     folder: Path | None = None
     summary: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
@@ -97,7 +97,7 @@ class Cell:
             self.fail(error)
         if self.status != "failed":
             status = self.summary.get("status")
-            self.status = STATUSES.get(status, "interrupted") if status else "left"
+            self.status = STATUSES.get(status, "interrupted") if status else "waiting"
             self.message = str(self.summary.get("message") or "")
             self.exit_code = DivergedError.exit_code if self.status == "diverged" else 0
 

@@ -12,7 +12,7 @@ from ncfbench.sweeps.grid import Cell, label_cells
 if TYPE_CHECKING:
     from rich.console import Console
 
-ORDER = ("done", "running", "interrupted", "left", "diverged", "failed")
+ORDER = ("done", "running", "interrupted", "waiting", "diverged", "failed")
 """Statuses as they are counted."""
 
 

@@ -244,6 +244,20 @@ def test_the_headline_says_what_to_use_and_why(answer):
     assert "Recall@50 of test links: 0.400 ± 0.005 at epoch 4." in summary.headline(answer)
 
 
+def test_what_is_trained_on_is_what_is_deployed(answer):
+    """The seed whose recall of validation links is the larger."""
+    first, second = answer.best.runs.values()
+    curve = [dict(row) for row in second.curve]
+    curve[-1]["validation_recall_at_50"] = 0.7
+    better = dataclasses.replace(second, curve=curve)
+    for last, name in ((second, first.name), (better, second.name)):
+        best = dataclasses.replace(answer.best, runs={0: first, 1: last})
+        arms = [best if arm.name == best.name else arm for arm in answer.arms]
+        document = document_of(dataclasses.replace(answer, arms=arms))
+        assert name in document["deploy"]["command"]
+        assert ("--seed 1" in document["next"][1]["command"]) == (name == second.name)
+
+
 @pytest.mark.parametrize(("share", "is_little"), [(0.5, False), (0.3, True)])
 def test_trust_names_what_speaks_against_it(answer, share, is_little):
     """Recall rose from 0.3 at 2 s to 0.4 at 4 s. Too little training is no answer."""

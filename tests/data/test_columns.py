@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.tables import FORMATS, LINKS, as_csv, as_jsonl, prepare
+from support.tables import FORMATS, LINKS, as_csv, as_jsonl, ids_of, prepare
 
 from ncfbench.data.table import read_table
 from ncfbench.errors import DataError, NcfbenchError
@@ -35,6 +35,15 @@ def test_times_and_ratings_of_any_type(tmp_path):
     for read in (column.times, column.numbers, lambda: list(column.texts(np.arange(3)))):
         with pytest.raises(DataError, match="row 1: x is of type struct"):
             read()
+
+
+def test_atomic_files_of_recbole(tmp_path):
+    """Tabs, and a type behind the name of each column."""
+    links, items = tmp_path / "x.inter", tmp_path / "x.item"
+    links.write_text("user_id:token\titem_id:token\trating:float\n1\ta\t5\n2\tb\t3\n")
+    items.write_text("item_id:token\tmovie_title:token_seq\na\tone\nb\ttwo words\n")
+    dataset, _ = prepare(tmp_path, links, items, rating_threshold=4)
+    assert (ids_of(dataset.user_ids), ids_of(dataset.item_ids)) == (["1"], ["a"])
 
 
 def test_a_column_that_only_a_late_row_has(tmp_path):

@@ -72,7 +72,8 @@ def test_every_end_of_an_arm_is_told(world):
     ends = {name: (arm["status"], arm["reason"]) for name, arm in by_name(answer).items()}
     assert ends["good"] == ("recommended", "by itself")
     assert ends["crash"] == ("failed", "ended with exit code 3, last lines: bad luck")
-    assert ends["mute"][1] == "ended and printed no metric, last lines: nothing to see"
+    said = "ended and printed no metric, last lines: nothing to see. --metric is the name of"
+    assert ends["mute"][1].startswith(said)
     assert ends["nan"] == ("diverged", "its metric became nan")
     assert {ends["silent"][0], ends["stuck"][0]} == {"failed"}
     assert ends["silent"][1].startswith("no metric in 160 s of running, it printed nothing")
@@ -143,7 +144,9 @@ def test_a_finished_race_keeps_its_answer(world):
     words = [*V, "a", "b"]
     first = Path(race(*words)["folder"])
     kept = {path: path.read_bytes() for path in first.iterdir() if path.is_file()}
-    check(invoke("race", *words), 0, f"its answer is {first}/answer.json", f"{first}-2")
+    printed = invoke("race", *words)
+    check(printed, 0, f"its answer: ncfbench report {first})", f"{first}-2")
+    assert invoke("report", f"{first}-2").stdout == printed.stdout
     assert kept == {path: path.read_bytes() for path in kept}
     assert race(*words)["folder"] == f"{first}-3"
     file = Path(f"{first}-3") / "answer.json"
@@ -153,7 +156,7 @@ def test_a_finished_race_keeps_its_answer(world):
 
 def test_no_metric_at_all_is_a_failure(world):
     world.scripts = {name: [(0.1, name), (0.1, 0)] for name in "ab"}
-    said = "No arm printed a metric. a: ended and printed no metric, last lines: a."
+    said = "No arm printed a metric. a: ended and printed no metric, last lines: a. --metric is"
     check(invoke("race", "a", "b"), 6, said)
 
 

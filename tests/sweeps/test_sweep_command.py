@@ -67,7 +67,7 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir, tmp_path):
     check(trained, 0)
     for words in ("tiny bow hinge ns b=64 seed 0", "done", "2 of 2", "ncfbench report"):
         assert words in trained.stdout
-    said = "Left out (1): --sampler iid", "2 cells: 2 left.", "seed 0: epoch   1.00  iteration"
+    said = "Left out (1): --sampler iid", "2 cells: 2 waiting.", "seed 0: epoch   1.00  iteration"
     for words in (*said, "ns b=64 seed 0: done"):
         assert words in trained.stderr
     (command,) = re.findall("ncfbench (report --runs-dir .*)", trained.stdout)
@@ -80,7 +80,7 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir, tmp_path):
     cells = [
         (row["config"]["sampler"], row["config"]["seed"], row["status"]) for row in plan["cells"]
     ]
-    ends = (0, "done"), (1, "left")
+    ends = (0, "done"), (1, "waiting")
     assert cells == [(sampler, *end) for end in ends for sampler in ("ns", "strat-ns")]
     assert all(Path(row["folder"]).is_dir() for row in plan["cells"][:2])
     assert all(row["test_recall_at_50"] is not None for row in plan["cells"][:2])
@@ -97,7 +97,7 @@ def test_one_cell_trains_beside_the_others(data_dir, tmp_path):
         trained = invoke(data_dir, tmp_path, "--cell", "1", "--json")
     check(trained, 0)
     rows = [(row["number"], row["status"]) for row in json.loads(trained.stdout)["cells"]]
-    assert rows == [(0, "left"), (1, "done")]
+    assert rows == [(0, "waiting"), (1, "done")]
     check(invoke(data_dir, tmp_path, "--cell=-1"), 2, "--cell -1: the sweep has 2 cells, 0 to 1.")
 
 
@@ -132,7 +132,7 @@ def test_progress_shows_cells_and_messages(is_terminal):
     shown.finish(cells[0])
     shown.end()
     text = screen.file.getvalue()
-    said = "4 cells: 1 done, 3 left.", "tiny bow sg neg b=64 seed 0"
+    said = "4 cells: 1 done, 3 waiting.", "tiny bow sg neg b=64 seed 0"
     for words in (*said, "neg b=64 seed 0: something", "neg b=64 seed 0: failed: no memory"):
         assert words in text
     is_live = "17/900" in text and "loss 0.5000" in text

@@ -43,9 +43,9 @@ USUAL: dict[str, tuple[str, ...]] = {
 }
 """Usual names of columns, in lower case without spaces and underscores, in order of preference."""
 TEXTS = (
-    "title", "name", "headline", "subtitle", "abstract", "summary", "description", "overview",
-    "plot", "text", "body", "content", "genres", "genre", "category", "subcategory", "categories",
-    "tags", "keywords",
+    "title", "movietitle", "name", "headline", "subtitle", "abstract", "summary", "description",
+    "overview", "plot", "text", "body", "content", "genres", "genre", "category", "subcategory",
+    "categories", "tags", "keywords",
 )
 """Usual names of columns of text, in the order in which an item's text is put together."""
 # fmt: on
@@ -231,7 +231,8 @@ def _no_column(table: Table, what: str, advice: str) -> DataError:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name).lower()
+    """Return the letters and digits of a name, without a type as RecBole adds it after a colon."""
+    return re.sub(r"[\W_]+", "", name.partition(":")[0]).lower()
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -15,11 +15,9 @@ from ncfbench.reporting.answers import Answer, Caveat, Code
 from ncfbench.reporting.arms import Arm
 from ncfbench.reporting.floors import BlendResult, FloorResult, Standing, compare, standing
 from ncfbench.reporting.formats import three_digits, with_error
-from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import ERROR, NDCG, RECALL, Quality
 from ncfbench.reporting.table import Col, Table
 from ncfbench.runs.labels import flags
-from ncfbench.runs.reported import reported_row, validation_recall
 from ncfbench.statistics.ranking import NEAR, SHARE
 
 MOST_NAMED = 3
@@ -227,7 +225,7 @@ def deployment(
     own = None if arm is None else arm.reported
     if arm is None or own is None:
         return None
-    best = max(arm.shown.values(), key=_on_validation)
+    best = arm.deployed
     run = shown(best.folder)
     parts = [Part("trained", arm.name, [run, "vectors"], own.validation, own)]
     floors = sorted(answer.floors, key=lambda floor: -(floor.value("validation") or 0.0))[:1]
@@ -289,11 +287,6 @@ def deployed_table(found: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     cols += [Col(what, what, with_error) for what in whats]
     notes = [f"Recall@50 of test links; validation links choose. {ERROR}."]
     return Table.of("What to deploy", cols, rows, notes, name="deploy")
-
-
-def _on_validation(run: Run) -> float:
-    row = reported_row(run)
-    return (None if row is None else validation_recall(row)) or 0.0
 
 
 def _confidence(caveats: Sequence[Caveat]) -> str:
