@@ -90,7 +90,7 @@ def test_a_threshold_has_the_type_of_the_ratings(tmp_path, kind, threshold, coun
 
 
 def test_names_decide_between_columns(tmp_path):
-    """However many rows fit: most brands are known, and few items; most links fit an ISBN."""
+    """However many rows fit: most brands are known, and few items."""
     links = [
         {"user": "AB"[n % 2], "user_id": n % 5, "item_id": n, "product": f"b{n % 5}"}
         for n in range(1, 21)
@@ -102,36 +102,24 @@ def test_names_decide_between_columns(tmp_path):
     assert dataset.manifest["removed"]["links_to_unknown_items"] == 12
     assert "Not used of r.csv: user, product." in said
     assert "Not used of m.csv: product." in said
-    items = [{"id": n + 15, "isbn": n, "title": f"t{n}"} for n in range(1, 21)]
-    with pytest.raises(DataError, match="several .* item's id: isbn; id.*--id-column NAME"):
-        prepare(tmp_path, links, items)
 
 
 @pytest.mark.parametrize(
     ("links", "items", "options", "message"),
     [
         ("user_id,visitor_id,item", "item,title", {}, "user_id; visitor_id.*--user-column NAME"),
-        ("user_id,User_ID,item", "item,title", {}, "user_id; User_ID"),
         ("user,item_id,ItemID", "id,title", {}, "item_id; ItemID.*--item-column NAME"),
         ("user,item_id", "id,docid,title", {}, "docid; id.*--id-column NAME"),
         ("user,item_id", "id,docid,title", {"id_column": "id"}, ""),
-        ("id,user,item_id", "id,title", {"id_column": "id"}, ""),
         ("user,category_id,item_id", "item_id,category_id,title", {}, ""),
-        ("user,category,item_id", "id,category,title", {}, ""),
         ("user,part_id,unit_id", "part_id,unit_id,title", {}, "id of an item.*--item-column NAME"),
         ("user,movie,item_id", "movie,id,title", {}, ""),
         ("user,id", "id,docid,title", {"id_column": "id"}, "the id of an item"),
         ("user,id", "id,docid,title", {"item_column": "id"}, ""),
         ("user,docid,sku", "sku,docid,title", {"item_column": "sku"}, ""),
-        ("user,item_id,post_id", "id,title", {}, "item_id; post_id"),
-        ("user,item_id,post_id", "id,title", {"item_column": "post_id"}, ""),
-        ("user,package", "package,title", {"item_column": "package"}, ""),
         ("user,title", "title,plot", {"item_column": "title"}, ""),
         ("user,title,item_id", "item_id,title", {}, ""),
-        ("user,title,item_id", "id,title", {}, ""),
         ("user,movie,movieId", "movie,movieId,title", {}, ""),
-        ("user,item_id,key", "key,item_id,title", {"item_column": "key"}, ""),
-        ("user,sku", "sku,title", {"item_column": "sku"}, ""),
         ("user_id,asin,parent_asin", "parent_asin,title", {}, "asin; parent_asin"),
         ("userId,movieId", "movieId,title,words", {}, ""),
     ],
@@ -160,7 +148,16 @@ MARKS = {
         *([0, 1, None], [0.0, 1.0, nan], [True, False, None], [1, -1, None]),
         *(["1", "0", ""], ["1", "0", " null "], ["TRUE", "FALSE", "NA"], ["1", "0", "-"]),
     ),
-    (0, ""): ([0, 2], [1, 1], [0, None], [None, None], ["a", "b"], [1, 0.5], [["1"], ["0"]]),
+    (0, ""): (
+        [0, 2],
+        [1, 1],
+        [0, None],
+        [None, None],
+        ["a", "b"],
+        [1, 0.5],
+        [["1"], ["0"]],
+        [{"a": 1}],
+    ),
 }
 """Values in turn, by the rows of six that the advice leaves out, and whether some are missing."""
 
@@ -191,12 +188,6 @@ def test_columns_that_mark_links_are_pointed_at(tmp_path, count, missing, form):
         assert not any("clicked of" in line for line in said)
 
 
-def test_a_column_of_objects_marks_nothing(tmp_path):
-    """It cannot be read, and is not used."""
-    links = as_jsonl(tmp_path / "r.jsonl", [row | {"more": {"a": 1}} for row in LINKS])
-    assert "Not used of r.jsonl: rating, timestamp, more." in prepare(tmp_path, links)[1]
-
-
 # --- times: their forms, and which column orders links
 
 
@@ -211,12 +202,10 @@ def times_of(folder, *values):
         (["20240131"] * 66_000 + ["2019-05-01"], [66_000, 0]),
         (["2024-01-31T10:00:00+02:00", "2024-01-31 09:00:00 UTC", "2024-01-31"], [2, 0, 1]),
         (["1.7e9", "1600000000"], [1, 0]),
-        (["20240131", "20190501"], [1, 0]),
         ([" 1600000002 ", "1600000001", " 1600000000"], [2, 1, 0]),
         (["43846.8", "43840", "43850.25"], [1, 0, 2]),
         (["2019", "1999", "2003"], [1, 2, 0]),
         ([10**12 + 50, 10**12 + 10, 10**12 + 20], [1, 2, 0]),
-        (["2019-11-25", "2019-11-01", "2019-11-25 05:53:12"], [1, 0, 2]),
     ],
 )
 def test_times_are_of_one_form(tmp_path, values, order):
@@ -232,23 +221,16 @@ NO_TIMES = "19:34:49", "0 days 19:34:49", "1 day, 2:03:04", "PT19H34M", "31/01/2
     [
         ([1600000000] * 70_000 + [1600000000000], "line 70002: .*milliseconds.* on line 2 seconds"),
         ([1600000000, "2019-05-01"], "line 3: .* is a date, and '1600000000' on line 2 a number"),
-        (["1999", "2001-05-01"], "line 3: .* is a date, and '1999' on line 2 a number"),
         ([20240131, 1600000000], "line 3: time '1600000000' is seconds, and '20240131' on line 2"),
         ([1600000000, 0, 1.6e15] * 9, "line 3: time '0' is of no known form, .* line 2 seconds"),
-        ([*[1600000000] * 99, -1], "line 101: time '-1' is of no known form"),
         ([*[1600000000] * 99, 43846.8], "line 101: .*'43846.8' is a spreadsheet's days"),
-        ([43846.8, *[1600000000] * 99], "line 3: .*is seconds, .* on line 2 a spreadsheet's days"),
         (["2020-01-16", "43846.8"], "line 3: .*'43846.8' is a number, and '2020-01-16' on line 2"),
         ([43846, 2019], "line 3: time '2019' is a year, and '43846' on line 2 a spreadsheet's"),
-        ([1600000000, 12], "line 3: time '12' is of no known form"),
         ([12, 2000, 300], "line 2: time '12' has no known form.* --time-column time"),
-        ([1, 0], "line 2: time '1' has no known form"),
         (["true", "false"], "line 2: time 'true' has no known form"),
         ([1.3e17] * 3, "line 2: time '1.3e.17' has no known form"),
-        (["19:34:49", "31:05"], "line 2: time '19:34:49' is not a time"),
         ([20240131, 20240131120000], "line 3: .*a date with seconds"),
         ([1, "inf"], "line 3: time 'inf' is not a time"),
-        ([" 1600000000", 1600000000000], "line 3: .*milliseconds"),
         ([1600000000, " "], "line 3: time ' ' is not a time"),
         *(([text, "05:08"], f"line 2: time '{text}' is not a time") for text in NO_TIMES),
     ],

@@ -25,7 +25,6 @@ MOVIES = [
     {"movieId": n + 1, "title": f'The "{n}." Été, of {n * n}', "genres": "Drama|War"}
     for n in range(11)
 ]
-TEXTS = [{"id": n, "text": f"x y{n}"} for n in range(12)]
 ARTICLES = [
     {"doc.id": n + 1, "title": f"t {n}", "citeulike.id": 40 + n}
     | {"raw.title": f"Title {n}, é", "raw.abstract": f'an "abstract"\nof {n} words'}
@@ -43,7 +42,6 @@ NEWEST, STARS = {"hold_out": "newest-items"}, {"rating_threshold": 2}
 FOLDER = {"from_": Path(), "allow_unverified": True}
 CASES = {
     "csv": custom("r.csv m.csv", RATINGS, MOVIES, **STARS, **NEWEST),
-    "tsv": custom("r.tsv m.tsv", RATINGS, TEXTS),
     "jsonl": custom("r.jsonl m.jsonl", RATINGS, MOVIES, **STARS),
     "parquet": custom("r.parquet m.parquet", RATINGS, MOVIES, **NEWEST),
     "squeezed": custom("r.csv.gz m.jsonl.bz2", RATINGS, MOVIES),
@@ -139,7 +137,6 @@ def _flipped(content, rng):
 
 
 DAMAGES = {
-    "cut in half": lambda content, rng: content[: len(content) // 2],
     "cut at random": lambda content, rng: content[: rng.randrange(1, len(content))],
     "last byte gone": lambda content, rng: content[:-2],
     "empty": lambda content, rng: b"",
@@ -150,7 +147,6 @@ DAMAGES = {
     "other delimiter in a line": _line(lambda line: line.replace(b",", b";").replace(b" ", b";")),
     "line twice": _line(lambda line: line + line),
     "line gone": _line(lambda line: b""),
-    "everything twice": lambda content, rng: content + content,
     "spaces and commas": _number(b'" 1, 2 "'),
     "byte order mark": lambda content, rng: b"\xef\xbb\xbf" + content,
     "windows line ends": lambda content, rng: content.replace(b"\n", b"\r\n"),
@@ -168,29 +164,18 @@ DAMAGES = {
     "noise": lambda content, rng: rng.randbytes(300),
     "compressed": lambda content, rng: gzip.compress(content, mtime=0),
     "compressed and cut": lambda content, rng: gzip.compress(content, mtime=0)[:-9],
-    "archive": lambda content, rng: b"PK\x03\x04" + content,
-    "web page": lambda content, rng: b"<!DOCTYPE html>\n<html><title>404</title>\n" + content,
 }
 """Damages of a file's content, by name."""
 HARMLESS = {"windows line ends", "byte order mark"}
 """Damages that no text file minds."""
-PLACED = {
-    *("latin-1 in the middle", "huge line", "open quote"),
-    *("not a number", "infinite", "huge number"),
-}
+PLACED = {"latin-1 in the middle", "huge line", "open quote", "not a number", "huge number"}
 """Damages of one line of a text: where they are refused, the line is named."""
-STATED = {
-    *("line twice", "everything twice", "compressed"),
-    *("wrong delimiter", "last byte gone", "cut at random"),
-}
+STATED = {"line twice", "compressed", "wrong delimiter", "last byte gone", "cut at random"}
 """Damages that are told from what is left: where such a file is read, something is said."""
 FILES = [(name, file) for name, (_, _, files) in CASES.items() for file in files]
 BINARY = {"r.parquet", "m.parquet", "r.csv.gz", "m.jsonl.bz2"}
-LIKE_OTHERS = "tsv|jsonl-m|squeezed-m|parquet-m|raw-users"
-"""Files that a reader reads which others here meet as well."""
 
 
-@pytest.mark.long_cases(LIKE_OTHERS)
 @pytest.mark.parametrize(("source", "name"), FILES)
 def test_damaged_files(tmp_path, source, name):
     """All damages of one file."""
@@ -211,11 +196,10 @@ def test_damaged_files(tmp_path, source, name):
             assert len(dataset.users) == dataset.manifest["statistics"]["links"] > 0, case
             if is_text and damage in HARMLESS:
                 assert dataset.fingerprint == good.fingerprint, case
-            if source in ("csv", "tsv", "jsonl") and damage in STATED:
+            if source in ("csv", "jsonl") and damage in STATED:
                 assert re.search(r"Warning:|separated by", said), case
             continue
-        refused += isinstance(error, DataError)
-        refusal = str(error)
+        refused, refusal = refused + isinstance(error, DataError), str(error)
         assert error.exit_code in (2, 3, 4), case
         assert len(refusal) < 1500, case
         assert not re.search(r"\.\.(\s|$)", refusal), case
@@ -224,8 +208,7 @@ def test_damaged_files(tmp_path, source, name):
         assert not (damage in HARMLESS and is_text), case
         if damage in PLACED and is_text and "nothing to train on" not in refusal:
             assert re.search(r"line \d|example", refusal), case
-        left = {file.name for file in data.rglob("*")}
-        assert left <= {"x", ".lock"}, "something half written is left"
+        assert {file.name for file in data.rglob("*")} <= {"x", ".lock"}, case
     assert refused
 
 
@@ -235,24 +218,22 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch, source, name):
     options = write(source, tmp_path / "files")
     path, opened = tmp_path / "files" / name, Path.open
 
-    def refusal():
-        error, _ = prepared(source, options, tmp_path / "data")
-        assert isinstance(error, DataError)
-        assert name in str(error)
-        return str(error)
-
     def denied(file, *arguments, **more):
         if file == path:
             raise PermissionError(13, "Permission denied", str(file))
         return opened(file, *arguments, **more)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", denied)
-        assert "Permission denied" in refusal()
-    path.unlink()
-    refusal()
-    path.mkdir()
-    refusal()
+    monkeypatch.setattr(Path, "open", denied)
+    for words in ("Permission denied", "", ""):
+        error, _ = prepared(source, options, tmp_path / "data")
+        assert isinstance(error, DataError)
+        assert name in str(error)
+        assert words in str(error)
+        monkeypatch.setattr(Path, "open", opened)
+        if path.is_file():
+            path.unlink()
+        else:
+            path.mkdir(exist_ok=True)
 
 
 HEAD = b"doc.id,title,citeulike.id,raw.title,raw.abstract\n"
@@ -265,56 +246,42 @@ def click(impressions, user="U1"):
 FIRST = NEWS[0].encode()
 DAMAGED = {
     "citeulike users.dat": [
-        (b"", "users.dat is empty"),
         (b"0\n0\n", "names no item"),
         (b"3 0 2 4\n1 2\n3 1 3", "line 3: says 3 items and lists 2"),
         (b"3 0 2 7\n", "line 1: item 7 is outside 0..6"),
         (b"2 0 -1\n", "item -1 is outside"),
         (b"1 0\nx 1\n", "line 2: expected whole numbers"),
         (b"1 0\n\n1 1\n", "line 2: expected whole numbers"),
-        (b"1 0\n1 \xff\n", "line 2: byte 0xff is not valid UTF-8"),
         (b"1 99999999999999999999999\n", "outside 0..6"),
     ],
     "citeulike raw-data.csv": [
-        (b"", "raw-data.csv is empty"),
         (b"doc.id,title,raw.title\n1,a,A\n", "lacks the column 'raw.abstract'"),
         (HEAD, "title ends after 0"),
         (HEAD + b'1,a,1,"A","b\n', "line 2: a quotation mark is never closed"),
         (HEAD + b"1,a,1,A\n", "line 2: 4 fields where the header has 5"),
         (HEAD + b"2,a,1,A,b\n", "doc.id '2' where 1 was expected"),
-        (HEAD + b"1,a,1,A,b\xe9\n", "line 2: byte 0xe9 is not valid UTF-8"),
     ],
     "citeulike item-tag.dat": [
         (b"2 0 1\n0\n1 3\n1 0\n0\n", "line 3: tag 3 is outside 0..2"),
         (b"2 0 1\n0\n1 2\n", "disagree about the number of items"),
     ],
-    "citeulike tags.dat": [(b"", "tags.dat is empty")],
     "raw rawtext.dat": [
-        (b"", "rawtext.dat is empty"),
         (b"\n\n", "rawtext.dat has no text"),
         (b"\nfish\n##0\n", "rawtext.dat, line 2: expected ##0, found 'fish'"),
         (b"##0\nfish\n##2\n", "rawtext.dat, line 3: expected ##1, found '##2'"),
-        (b"##0\n##1\n##0\n", "rawtext.dat, line 3: expected ##2, found '##0'"),
-        (b"##1\nfish\n", "rawtext.dat, line 1: expected ##0, found '##1'"),
         (b"##0\nfish\n##1\n##2\n", "users.dat, line 1: item 4 is outside 0..2"),
     ],
     "mind news.tsv": [
-        (b"", "news.tsv is empty"),
         (FIRST + b"N3\tsports\tgolf\tTitle\n", "line 2: 4 fields, separated"),
-        (FIRST + b"\n", "news.tsv, line 2: 1 fields"),
         (b"\t\t\t\t\t\t\t\n", "news.tsv, line 1: '' is no id"),
         (news("N 1", "a").encode(), "news.tsv, line 1: 'N 1' is no id"),
-        (news("N2", "caf\xe9").encode("latin-1"), "line 1: byte 0xe9 is not valid"),
-        ("N1".encode("utf-16"), "news.tsv, line 1: byte 0xff is not valid UTF-8"),
         (news("N5", "a").encode(), "No link is left"),
         ((NEWS[1] + news("N2", "Blue fish")).encode(), "line 2: news N2 has another"),
     ],
     "mind behaviors.tsv": [
-        (b"", "behaviors.tsv is empty"),
         (b"1\tU1\t\tN1-1\n", "behaviors.tsv, line 1: 4 fields"),
         (click("N1-1 N2"), "line 1: impression 'N2' lacks a -0 or -1"),
         (click("N1-2"), "impression 'N1-2' lacks a"),
-        (click("-1"), "impression '-1' lacks a"),
         (click("N2-1").replace(b"11/12", b"13/12"), "line 1: '13/12/2019 2:14:46 PM' is no time"),
         (click("N1-1", user=""), "behaviors.tsv, line 1: '' is no id"),
         (click("N2-0"), "No link is left"),

@@ -4,7 +4,7 @@ import codecs
 import csv
 import datetime
 import gzip
-import json
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -43,7 +43,6 @@ REFUSED = [
     # escaped, in a column that is not read.
     (*quoted('1,"a" b,x\n2,c,x\n'), f"m.csv, line 2: .*{DOUBLE}"),
     (*quoted('1,a,x\n2,"b,x\n3,c,x\n'), f"m.csv, line 3: .*{DOUBLE}"),
-    (*quoted('1,a,x\n2,"b,x\n3,c,x\n4,"d",x\n'), f"m.csv, line 3: .*{DOUBLE}"),
     (*quoted('1,"a \\"b\\" c",x\n'), f"m.csv, line 2: .*{DOUBLE}"),
     (*quoted('1,a,x\n2,b,"x\n3,c,y" z\n'), f"m.csv, line 3: .*{DOUBLE}"),
     *(
@@ -54,35 +53,22 @@ REFUSED = [
     ("r.csv", "", "r.csv is empty"),
     ("r.csv", "user,item\n1,2\n".encode("utf-16-le"), "line 3: 1 fields where the header has 2"),
     ("r.csv", "user,item\n1,2\n".encode("utf-16"), r"is UTF-16\. Convert it: iconv -f"),
-    (
-        "r.csv",
-        b"user,item\n" + b"1,2\n" * 300_000 + b"caf\xe9,2\n",
-        "line 300002: byte 0xe9 .*iconv -f LATIN1 -t UTF-8 r.csv",
-    ),
-    (
-        "r.csv",
-        gzip.compress(b"user,item\n1,2\n"),
-        r"is not valid UTF-8\..* its suffix: \.gz, \.bz2",
-    ),
+    ("r.csv", b"u,i\n" + b"1,2\n" * 300_000 + b"\xe9,2\n", "line 300002: byte 0xe9 .*iconv -f LAT"),
+    ("r.csv", gzip.compress(b"u,i\n1,2\n"), r"is not valid UTF-8\..* its suffix: \.gz, \.bz2"),
     ("r.csv.gz", "user,item\n1,2\n", "Is the file damaged"),
     # JSON of no use, by its line.
     (*json_lines("1", '{"y": [1]}'), r"line 3: x is \{"),
     (*json_lines(*["1"] * 2**13, "true", "2"), "line 16385: x is true"),
-    (*json_lines("true", *["1"] * 2**13), "line 1: x is true"),
     (*json_lines(*["true"] * 2**13, "1"), "line 1: x is true"),
     (*json_lines("1", "[[2]]"), r"line 3: x is \[\["),
     (*json_lines("1", "2}, {"), "line 3: not JSON"),
     (*json_lines("1", "[" * 200_000), "line 3: not JSON"),
-    (*json_lines("1", '{"a":' * 200_000), "line 3: not JSON"),
     # Other formats, with what to do.
     ("ratings.dat", "1::1193::5\n1::661::3\n", r"'::'\. Replace it by tabs"),
     ("links.feather", b"ARROW1\0\0", r"an Arrow file\. Write it as Parquet"),
-    ("links.parquet", "user,item\n1,2\n", "links.parquet is damaged"),
     ("links.zip", b"PK\x03\x04", r"an archive, and no table\. Unpack it"),
     ("links.csv", b"PK\x03\x04xl/workbook.xml", "of a spreadsheet, save the sheet as CSV"),
-    ("links.xlsx", b"PK\x03\x04", "of a spreadsheet, save the sheet as CSV"),
     ("links.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 99, "a spreadsheet: save"),
-    ("links.xls", "\r\n<html xmlns:x='y'>\n<table><tr><td>1", "is HTML or XML, not a table"),
     ("links.csv", b"\xef\xbb\xbf<!DOCTYPE html>\n<p>404", "is HTML or XML, not a table"),
     ("links.json", '[{"user": 1}, {"user": 2}]', r"jq -c '\.\[\]'"),
 ]
@@ -116,63 +102,56 @@ def test_texts_that_look_like_rows_are_read_and_told(tmp_path, name, mark):
     assert f"m.csv, line {line}{more}: a text in quotation marks has lines" in warning
 
 
-@pytest.mark.parametrize("header", ["id\ttext", "id\ttext, long, plain", "id,x\ttext;a|b"])
-@pytest.mark.parametrize("suffix", ["tsv", "tab"])
-def test_a_suffix_of_tabs_decides(tmp_path, header, suffix):
-    _, columns = read(tmp_path, f"m.{suffix}", f"{header}\n7\ta, b\n")
-    assert columns == dict(zip(header.split("\t"), (["7"], ["a, b"]), strict=True))
-
-
-HEADERS = [
-    ('user_id,item_id,"Amount\nin EUR"', ["user_id", "item_id", "Amount in EUR"]),
-    ('"user\nid",item_id,x', ["user id", "item_id", "x"]),
-    ('"user\r\nid",item_id,x', ["user id", "item_id", "x"]),
-    ('"user\rid",item_id,x', ["user id", "item_id", "x"]),
-    ('"a\n\n b ",user_id,"item\n_id"', ["a b", "user_id", "item _id"]),
-    ('"Amount, or\n""price""\n",user_id,item_id', ['Amount, or "price"', "user_id", "item_id"]),
-]
+HEADERS = {
+    'user_id,item_id,"Amount\nin EUR"': ["user_id", "item_id", "Amount in EUR"],
+    '"user\r\nid",item_id,x': ["user id", "item_id", "x"],
+    '"user\rid",item_id,x': ["user id", "item_id", "x"],
+    '"a\n\n b ",user_id,"item\n_id"': ["a b", "user_id", "item _id"],
+    '"Amount, or\n""price""\n",user_id,item_id': ['Amount, or "price"', "user_id", "item_id"],
+}
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
-@pytest.mark.parametrize(("header", "names"), HEADERS)
-def test_line_breaks_in_a_header_are_read(tmp_path, header, names, ends):
+@pytest.mark.parametrize("header", HEADERS)
+def test_line_breaks_in_a_header_are_read(tmp_path, header, ends):
     table, columns = read(tmp_path, "r.csv", f"{header}{ends}1,2,3{ends}4,5,6{ends}")
-    assert columns == dict(zip(names, (["1", "4"], ["2", "5"], ["3", "6"]), strict=True))
-    assert list(columns) == names
+    assert list(columns) == HEADERS[header]
+    assert list(columns.values()) == [["1", "4"], ["2", "5"], ["3", "6"]]
     assert table.locate(1) == f"line {len((header + ends).splitlines()) + 2}"
 
 
-def test_quotation_marks_that_enclose_are_read(tmp_path):
-    rows = '1,"a, ""b"" c"\n2,"first\n9 lives\nlast"\n3,5" disk\n4,"c\n9, d"\n'
-    _, columns = read(tmp_path, "m.csv", "id,title\n" + rows)
-    assert columns["title"] == ['a, "b" c', "first\n9 lives\nlast", '5" disk', "c\n9, d"]
+QUOTED = '1,"a, ""b"" c"\n2,"first\n9 lives\nlast"\n3,5" disk\n4,"c\n9, d"\n'
+MARKED = {"user": ["é", "2"], "item": ["1", "3"]}
+FAR = 2**13  # rows
+READ = [
+    # Quotation marks that enclose; a suffix of tabs decides.
+    (
+        ("m.csv", "id,title\n" + QUOTED),
+        {"id": [*"1234"], "title": ['a, "b" c', "first\n9 lives\nlast", '5" disk', "c\n9, d"]},
+    ),
+    (("m.tab", "id\ttext, long, plain\n7\ta, b\n"), {"id": ["7"], "text, long, plain": ["a, b"]}),
+    (("m.tsv", "id,x\ttext;a|b\n7\ta, b\n"), {"id,x": ["7"], "text;a|b": ["a, b"]}),
+    # Byte order marks and line ends.
+    *(
+        (("r.csv", mark + ends.join([b"user,item", b"\xc3\xa9,1", b"2,3", b""])), MARKED)
+        for mark, ends in product((b"", codecs.BOM_UTF8), (b"\n", b"\r\n", b"\r"))
+    ),
+    # JSON as it stands.
+    (json_lines('"2019-11-13"', '"2019-11-13 0:00"'), {"x": ["2019-11-13", "2019-11-13 0:00"]}),
+    (json_lines("22", "2.5", "1e15", "5.0"), {"x": ["22", "2.5", "1" + "0" * 15, "5"]}),
+    (json_lines("9007199254740992.0", "1e17"), {"x": ["9.0071992547409920E+15", "1E+17"]}),
+    (json_lines('["a", null]', "null", "[]"), {"x": [["a", None], None, []]}),
+    (json_lines(*["1"] * FAR, "null", '["b"]'), {"x": [*[["1"]] * FAR, None, ["b"]]}),
+    (json_lines(*["null"] * FAR, "7"), {"x": [*[None] * FAR, "7"]}),
+    (json_lines("true", "null", "false"), {"x": [True, None, False]}),
+    (json_lines('"cut \\ud83d"', '"\\ud83d\\ude00"'), {"x": ["cut \ufffd", "\U0001f600"]}),
+    (json_lines("NaN", "Infinity", "1"), {"x": [None, None, "1"]}),
+]
 
 
-@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
-@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
-def test_byte_order_marks_and_line_ends_are_recognised(tmp_path, mark, ends):
-    content = mark + ends.join(["user,item", "é,1", "2,3", ""]).encode()
-    assert read(tmp_path, "r.csv", content)[1] == {"user": ["é", "2"], "item": ["1", "3"]}
-
-
-JSON = {
-    "strings that look like dates": (['"2019-11-13"', '"2019-11-13 00:00"'], None),
-    "numbers as they stand": (["22", "2.5", "1e15", "5.0"], ["22", "2.5", "1" + "0" * 15, "5"]),
-    "floats from 2^53": (["9007199254740992.0", "1e17"], ["9.0071992547409920E+15", "1E+17"]),
-    "lists and none": (['["a", null]', "null", "[]"], [["a", None], None, []]),
-    "a list far below": ([*["1"] * 2**13, "null", '["b"]'], [*[["1"]] * 2**13, None, ["b"]]),
-    "a name far below": ([*["null"] * 2**13, "7"], [*[None] * 2**13, "7"]),
-    "true and false": (["true", "null", "false"], [True, None, False]),
-    "half a pair": (['"cut \\ud83d"', '"\\ud83d\\ude00"'], ["cut \ufffd", "\U0001f600"]),
-    "not a number": (["NaN", "Infinity", "1"], [None, None, "1"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", JSON)
-def test_json_is_read_as_it_stands(tmp_path, name):
-    values, expected = JSON[name]
-    _, columns = read(tmp_path, *json_lines(*values))
-    assert columns["x"] == (expected or list(map(json.loads, values)))
+@pytest.mark.parametrize(("file", "columns"), READ, ids=range(len(READ)))
+def test_tables_are_read_as_they_stand(tmp_path, file, columns):
+    assert read(tmp_path, *file)[1] == columns
 
 
 # --- folders of parts
@@ -205,15 +184,14 @@ def test_a_folder_of_parts_is_one_table(tmp_path):
 def test_parts_are_what_spark_reads(tmp_path):
     """Attempts that were not committed, checksums and marks of other programs are no parts."""
     folder = tmp_path / "parts"
-    for place in (".", "_temporary/0/attempt_1", ".staging", "_delta/x=1", "a/.b", "_year=2020"):
-        (folder / place).mkdir(parents=True, exist_ok=True)
-        as_parquet(folder / place / "part-0.parquet", [{"user": place, "item": 1}])
-    as_parquet(folder / "._part-1.parquet", [{"user": "macOS", "item": 1}])
-    as_parquet(folder / "_hidden.parquet", [{"user": "hidden", "item": 1}])
-    for name in ("_SUCCESS", ".part-0.parquet.crc", "_metadata", "_committed_1", "_started_1"):
+    for path in ("", "_temporary/0/attempt_1", ".staging", "_delta/x=1", "a/.b", "_year=2020"):
+        (folder / path).mkdir(parents=True, exist_ok=True)
+        for name in ("part-0", "._part-1", "_hidden")[: 1 if path else 3]:
+            as_parquet(folder / path / f"{name}.parquet", [{"user": path + name, "item": 1}])
+    for name in ("_SUCCESS", ".part-0.parquet.crc", "_metadata"):
         (folder / name).write_bytes(b"x")
     table = read_table(folder)
-    assert table["user"].values.to_pylist() == ["_year=2020", "."]
+    assert table["user"].values.to_pylist() == ["_year=2020part-0", "part-0"]
     assert table["_year"].values.to_pylist() == ["2020", None]
     assert not table.warnings
     digest = sha256(folder)
@@ -228,8 +206,6 @@ def test_parts_are_what_spark_reads(tmp_path):
     ("log", "kind", "given"),
     [
         ("_delta_log/0.json", "delta", ""),
-        ("_delta_log/0.json", "delta", "label=0"),
-        ("metadata/v1.metadata.json", "iceberg", ""),
         ("metadata/v1.metadata.json", "iceberg", "data/label=0"),
         (".hoodie/hoodie.properties", "hudi", ""),
         ("_spark_metadata/0", "parquet", ""),
@@ -252,9 +228,9 @@ def test_tables_with_a_log_are_refused_by_name(tmp_path, log, kind, given):
 
 
 def test_links_to_files_are_read_and_links_to_folders_refused(tmp_path):
-    for place in ("links", "elsewhere"):
-        (tmp_path / place).mkdir()
-        as_parquet(tmp_path / place / f"{place}.parquet", LINKS)
+    for name in ("links", "elsewhere"):
+        (tmp_path / name).mkdir()
+        as_parquet(tmp_path / name / f"{name}.parquet", LINKS)
     (tmp_path / "links" / "more.parquet").symlink_to(tmp_path / "elsewhere" / "elsewhere.parquet")
     (tmp_path / "links" / ".hidden").symlink_to(tmp_path / "elsewhere")
     assert len(read_table(tmp_path / "links")["userId"].values) == 2 * len(LINKS)
@@ -279,18 +255,15 @@ def test_links_to_files_are_read_and_links_to_folders_refused(tmp_path):
 def test_folders_are_columns(parts):
     """As pyarrow writes and reads them."""
     with TemporaryDirectory() as name:
-        rows = [(city, label, n) for city, label, n in parts for _ in range(n)]
-        columns = dict(zip(("city", "label", "n"), map(list, zip(*rows, strict=True)), strict=True))
         fields = [("city", pa.string()), ("label", pa.string()), ("n", pa.int64())]
-        table = pa.table(columns, pa.schema(fields))
-        by = pa.schema(fields[:2])
-        partitioning = ds.partitioning(by, flavor="hive")
-        ds.write_dataset(table, name, format="parquet", partitioning=partitioning)
+        rows = [part for part in parts for _ in range(part[2])]
+        columns = map(list, zip(*rows, strict=True))
+        table = pa.table(list(columns), pa.schema(fields))
+        by = ds.partitioning(pa.schema(fields[:2]), flavor="hive")
+        ds.write_dataset(table, name, format="parquet", partitioning=by)
         result = read_table(Path(name))
-        read = {key: result[key].values.to_pylist() for key in result.names}
-        assert sorted(zip(*(map(str, read[key]) for key in columns), strict=True)) == sorted(
-            tuple(map(str, row)) for row in rows
-        )
+        columns = [map(str, result[key].values.to_pylist()) for key, _ in fields]
+        assert sorted(zip(*columns, strict=True)) == sorted(tuple(map(str, row)) for row in rows)
 
 
 @pytest.mark.parametrize(
