@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 from support.cli import check, invoke
 from support.training import content_of, store_prepared
 
-from ncfbench.cli.description import bar, description_tables
+from ncfbench.cli.description import bar
 from ncfbench.config import complete
 from ncfbench.data import store
 from ncfbench.data.description import describe as describe_data
@@ -21,13 +20,10 @@ from ncfbench.data.description import distribution
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import Preparation
 from ncfbench.data.text import Texts
-from ncfbench.reporting.render.terminal import TableView
 from ncfbench.rng import Streams
 from ncfbench.sampling import contents
 from ncfbench.sampling.contents import configurations, distinct_nodes
 from ncfbench.sampling.listed import IidSampler
-
-# --- distributions
 
 
 def describe(dataset, configs, **more):
@@ -110,14 +106,9 @@ def folder(tmp_path_factory):
     return home
 
 
-@pytest.fixture(scope="module")
-def hand(folder):
-    return store.load(folder, "hand")
-
-
-def test_a_description_by_hand(hand):
-    given = {"batch_size": 4, "stratum_size": 2, "negatives": 2}
-    facts = describe(hand, configurations(given), batches=400)
+def test_a_description_by_hand(folder):
+    given = configurations({"batch_size": 4, "stratum_size": 2, "negatives": 2})
+    facts = describe(store.load(folder, "hand"), given, batches=400)
     training = [(user, item) for user, item in LINKS if SPLIT[item] == 0]
     assert len(training) == 7
     assert facts["removed"] == {"duplicate_links": 4}
@@ -160,48 +151,33 @@ def test_what_a_sampler_cannot_draw_is_told(tmp_path):
     for row in describe(dataset, configurations({"batch_size": 8}))["batches"]:
         assert "larger than the 7 training links" in row["reason"]
         assert row["distinct_items"] is None
-
-
-def test_data_without_training_links(tmp_path):
-    texts = Texts(np.ones(1, np.int32), np.array([1, 0], np.int32))
-    cold = content_of([0], [1], [0, 2], 1, texts=texts)
+    cold = content_of([0], [1], [0, 2], 1)
     store_prepared(Preparation({}, {}, lambda: cold), tmp_path, "cold", "citeulike")
     facts = describe(store.load(tmp_path, "cold"), configurations({}))
     assert facts["links_of_a_user"] is None
     assert all("no training links" in row["reason"] for row in facts["batches"])
-    printed(facts, 80)
+    check(invoke("describe", "cold", "--data-dir", tmp_path), 0, "There are no")
 
 
-# --- what is printed
+# --- the command
 
-
-def printed(facts, width):
-    console = Console(width=width, markup=False, highlight=False, no_color=True)
-    with console.capture() as capture:
-        for table in description_tables(facts):
-            console.print(TableView(table))
-    return capture.get()
+SETTINGS = {"batch_size": 4, "stratum_size": 2, "seed": 3}
+SET = [f"--set={name}={value}" for name, value in SETTINGS.items()]
+SAID = (
+    *("Five users, by hand", "4 duplicate links", "a.dat (verified), b", "[bold]B01", "B00?[31m"),
+    *("4 users without test items", "caution Test items: 1, at most 50"),
+    *("features of items 3 columns, standardised", "b=4, k=10, s=2, P_n unigram"),
+    "4 users, 7 links: min 1, median 1.5, mean 1.8, max 3",
+)
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_the_page_fits_its_window_and_says_everything(hand, width):
-    page = printed(describe(hand, configurations({"batch_size": 4, "stratum_size": 2})), width)
-    assert max(map(len, page.splitlines())) <= width
-    assert "\x1b" not in page
-    flat = " ".join(page.split())
-    for words in (
-        "Five users, by hand",
-        "4 duplicate links",
-        "a.dat (verified), b",
-        "4 users without test items",
-        "caution Test items: 1, at most 50",
-        "features of items 3 columns, standardised",
-        "[bold]B01",
-        "B00?[31m",
-        "4 users, 7 links: min 1, median 1.5, mean 1.8, max 3",
-        "b=4, k=10, s=2, P_n unigram",
-    ):
-        assert words in flat, words
+def test_the_page_fits_its_window_and_says_everything(folder, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    page = invoke("describe", "hand", *SET, "--data-dir", folder)
+    check(page, 0, *SAID)
+    assert max(map(len, page.stdout.splitlines())) <= width
+    assert "\x1b" not in page.stdout
 
 
 def test_bars_are_proportional_and_visible():
@@ -209,17 +185,10 @@ def test_bars_are_proportional_and_visible():
     assert bars == ["", "▏", "█", "██▏", "████"]
 
 
-def test_the_command(folder):
-    def run(words, **given):
-        sets = (word for pair in given.items() for word in ("--set", "=".join(map(str, pair))))
-        return invoke("describe", *words.split(), *sets, "--data-dir", folder)
-
-    given = {"batch_size": 4, "stratum_size": 2, "seed": 3, "negatives": 1}
-    facts = json.loads(run("hand --json", **given).stdout)
-    assert facts["batch_settings"].items() >= given.items()
+def test_the_command_prints_json_and_makes_synthetic_data(folder):
+    facts = json.loads(invoke("describe", "hand", "--json", *SET, "--data-dir", folder).stdout)
+    assert facts["batch_settings"].items() >= SETTINGS.items()
     assert facts["item_features"] == {"columns": 3, "constant": 1}
     assert facts["fingerprint"] == store.load(folder, "hand").fingerprint
-    page = "batch_size = 512 is larger than the 7 training links", "features of items 3 columns"
-    check(run("hand"), 0, *page)
-    words = "Making the synthetic data set", "Distinct nodes in a batch (b=64"
-    check(run("synthetic", batch_size=64), 0, *words)
+    synthetic = invoke("describe", "synthetic", "--set", "batch_size=64", "--data-dir", folder)
+    check(synthetic, 0, "Making the synthetic data set", "Distinct nodes in a batch (b=64")

@@ -176,18 +176,18 @@ def test_shares_of_the_items():
     assert np.bincount(without_validation).tolist() == [800, 0, 200]
 
 
+# --- from files
+
+
 MORE_ITEMS = [*ITEMS, {"movieId": 77, "title": "Newest", "genres": ""}]
-
-
-def custom(folder, times, **options):
-    rows = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
-    return prepare(folder, rows, MORE_ITEMS, time_column="timestamp", **options)
 
 
 @pytest.mark.parametrize("form", ["{}", "2019-11-24 05:{}Z"])
 def test_times_of_any_form(tmp_path, form):
-    times = [form.format(moment) for moment in (50, 10, 20, 30, 45, 59)]
-    dataset, said = custom(tmp_path, times, hold_out="time", test_fraction=0.5)
+    times = map(form.format, (50, 10, 20, 30, 45, 59))
+    rows = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
+    more = {"time_column": "timestamp", "hold_out": "time", "test_fraction": 0.5}
+    dataset, said = prepare(tmp_path, rows, MORE_ITEMS, **more)
     assert named(dataset, *dataset.links("test")) == [("10", "77"), ("7", "30"), ("9", "30")]
     assert named(dataset, *dataset.links("train")) == [("10", "5"), ("7", "5"), ("9", "100")]
     assert "split" not in dataset.manifest["options"]
@@ -199,14 +199,6 @@ def test_times_of_any_form(tmp_path, form):
     assert "3 of 3 test links (100.0 %) are to new items" in cautions(dataset.manifest)[-1]
 
 
-def test_few_links_are_told(tmp_path):
-    times = [5, 1, 5, 1, 2, 2]
-    dataset, _ = custom(tmp_path, times, hold_out="last", validation_fraction=0.1)
-    none, few = cautions(dataset.manifest)[-2:]
-    assert "no test links" in none
-    assert "3 of 3 users have too few links" in few
-
-
 @pytest.mark.parametrize(
     ("times", "tied"),
     [
@@ -215,16 +207,21 @@ def test_few_links_are_told(tmp_path):
         ([1.6e9 + 9 * n for n in range(6)], {}),
     ],
 )
-@pytest.mark.parametrize("kind", ["last", "newest-items"])
-def test_times_that_rounding_made_equal_are_told(tmp_path, times, tied, kind):
-    """Seconds of float32, and milliseconds as a spreadsheet shows them."""
+def test_times_that_rounding_made_equal_are_told(tmp_path, times, tied):
+    """Seconds of float32, and milliseconds as a spreadsheet shows them; and too few links."""
     columns = {name: [row[name] for row in LINKS] for name in ("userId", "movieId")}
     pq.write_table(pa.table(columns | {"timestamp": times}), tmp_path / "r.parquet")
-    options = {"test_fraction": 0.4} if kind == "newest-items" else {}
-    dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", MORE_ITEMS, hold_out=kind, **options)
-    said = [text for text in cautions(dataset.manifest) if "equal times" in text]
-    links = "newest links of {} users" if kind == "last" else "first links of {} items"
-    assert [links.format(tied.get(kind)) in text for text in said] == [True] * bool(tied)
+    for kind, links in (("last", "newest links of {} users"), ("newest-items", "first links of")):
+        shares = {"test_fraction": 0.4 if kind == "newest-items" else 0.2}
+        dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", MORE_ITEMS, hold_out=kind, **shares)
+        said = cautions(dataset.manifest)
+        (*warned,) = (text for text in said if "equal times" in text)
+        assert [links.format(tied.get(kind)) in text for text in warned] == [True] * bool(tied)
+    more = {"hold_out": "last", "validation_fraction": 0.1}
+    dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", MORE_ITEMS, **more)
+    none, few = cautions(dataset.manifest)[:2]
+    assert "no test links" in none
+    assert "3 of 3 users have too few links" in few
 
 
 def test_mind_has_times(tmp_path):
@@ -253,17 +250,13 @@ def test_data_prepared_before_keep_their_fingerprint(tmp_path, kind):
     options = {"validation_fraction": 0.1, "time_column": "timestamp", "lsa": 0}
     dataset, _ = prepare(tmp_path, LINKS, ITEMS if kind else items, hold_out=kind, **options)
     assert dataset.fingerprint == FROZEN[kind]
-    stored = {"items": "random", "newest-items": "time"}.get(kind or "", "column")
+    stored = {"items": "random", "newest-items": "time"}.get(kind, "column")
     assert dataset.manifest["options"]["split"] == stored
     assert "hold_out" not in json.dumps(dataset.manifest)
     assert dataset.held_out is None
-    assert not list(tmp_path.rglob("held_out.npy"))
-
-
-def test_synthetic_data_keep_their_fingerprint(tmp_path):
     sizes = {"users": 50, "items": 80, "links": 500}
-    dataset = prepare_dataset("synthetic", data_dir=tmp_path, **sizes, say=quiet)
-    assert dataset.fingerprint.startswith("0abfb864e5fa6a6cbe2053af8e78c2ac")
+    synthetic = prepare_dataset("synthetic", data_dir=tmp_path, **sizes, say=quiet)
+    assert synthetic.fingerprint.startswith("0abfb864e5fa6a6cbe2053af8e78c2ac")
 
 
 def given_by(advice):
@@ -277,19 +270,16 @@ def given_by(advice):
 @given(
     st.sampled_from(["items", "links", "last"]),
     st.lists(st.integers(1, 4), min_size=1, max_size=6),
-    st.integers(1, 7),
     FRACTIONS,
     FRACTIONS,
     st.sampled_from(["validation", "test"]),
 )
-def test_advice_on_hold_outs_helps(kind, degrees, n_items, test, validation, split):
+def test_advice_on_hold_outs_helps(kind, degrees, test, validation, split):
     """It is followed, if it is needed: then the split has links or items, or nothing could help."""
-    n_items = max(n_items, *degrees)
-    rows = [(u, (u + i) % n_items, i) for u, n in enumerate(degrees) for i in range(n)]
-    rows += [(0, item, 9) for item in set(range(n_items)) - {item for _, item, _ in rows}]
+    rows = [(u, (u + i) % 7, i) for u, n in enumerate(degrees) for i in range(n)]
     users, items, times = np.array(rows, np.int32).T
     links = Links(users, items, times, np.arange(len(rows))).distinct()[0]
-    size, number = (len(degrees), n_items), SPLITS.index(split)
+    size, number = (len(degrees), 1 + max(items)), SPLITS.index(split)
 
     def numbers(**options):
         result = hold_out(SourceOptions(**options), links, size)
@@ -300,43 +290,36 @@ def test_advice_on_hold_outs_helps(kind, degrees, n_items, test, validation, spl
         before = numbers(**options)
     except NcfbenchError:
         return
-    if number in before:
-        return
-    advice = advise_hold_out(options, np.bincount(links.users), n_items, split)
-    if advice.startswith("It has too few links"):
-        assert n_items == 1
-        return
-    followed = options | given_by(advice)
-    assert followed != options
-    with suppress(DataError):  # every link may belong to a held-out item
-        assert number in numbers(**followed)
-
-
-OTHER_WAYS = "Prepare more links, or give other shares from Python."
+    advice = advise_hold_out(options, np.bincount(links.users), size[1], split)
+    if number not in before and size[1] == 1:
+        assert advice.startswith("It has too few links")
+    elif number not in before:
+        followed = options | given_by(advice)
+        assert followed != options
+        with suppress(DataError):  # every link may belong to a held-out item
+            assert number in numbers(**followed)
 
 
 @pytest.mark.parametrize(
-    ("kind", "links_of_user", "validation", "fixed", "advice"),
+    ("kind", "links_of_user", "validation", "fixed", "flags"),
     [
-        ("links", 3, 0.1, [], "--validation-fraction 0.3"),
-        ("links", 2, 0.1, [], "--hold-out items --validation-fraction 0.2"),
-        ("time", 2, 0.1, [], "--hold-out items --validation-fraction 0.2"),
-        ("", 2, 0.1, [], "--hold-out items --validation-fraction 0.2"),
-        ("items", 2, 0.1, [], "--validation-fraction 0.2"),
-        ("newest-items", 3, 0.0, [], "--validation-fraction 0.2"),
-        ("time", 3, 0.0, [], "--validation-fraction 0.1"),
-        ("items", 3, 0.0, ["test_fraction"], "--validation-fraction 0.2"),
-        ("items", 3, 0.0, ["test_fraction", "validation_fraction"], OTHER_WAYS),
+        ("links", 3, 0.1, [], {"validation_fraction": 0.3}),
+        ("links", 2, 0.1, [], {"hold_out": "items", "validation_fraction": 0.2}),
+        ("", 2, 0.1, [], {"hold_out": "items", "validation_fraction": 0.2}),
+        ("time", 3, 0.0, [], {"validation_fraction": 0.1}),
+        ("items", 3, 0.0, ["test_fraction"], {"validation_fraction": 0.2}),
+        ("items", 3, 0.0, ["test_fraction", "validation_fraction"], None),
     ],
 )
-def test_advice_names_what_is_short(kind, links_of_user, validation, fixed, advice):
-    """Of five items; with two links a user none has one for validation and one for the test beside
-    training. Without a kind a column says what is held out.
-    """
+def test_advice_names_what_is_short(kind, links_of_user, validation, fixed, flags):
+    """Without a kind a column says what is held out; None: no flag helps."""
     stored = {"test_fraction": 0.2, "validation_fraction": validation}
     stored |= {"hold_out": kind} if kind else {"split": "column", "split_column": "split"}
-    given = advise_hold_out(stored, np.full(60, links_of_user), 5, "validation", fixed=fixed)
-    assert given == (advice if advice == OTHER_WAYS else f"Prepare it again with {advice}.")
+    advice = advise_hold_out(stored, np.full(60, links_of_user), 5, "validation", fixed=fixed)
+    if flags is None:
+        assert "from Python" in advice
+    else:
+        assert given_by(advice) == flags
 
 
 def test_advice_of_commands_is_followed(tmp_path):
@@ -350,7 +333,6 @@ def test_advice_of_commands_is_followed(tmp_path):
     with pytest.raises(DataError, match=r"has none\. Prepare it again") as refused:
         require_validation_links(dataset, "advise")
     dataset, _ = prepare(tmp_path, rows, items, **options | given_by(str(refused.value)))
-    require_validation_links(dataset, "advise")
     assert all(len(dataset.links(split)[0]) for split in ("validation", "test"))
 
 

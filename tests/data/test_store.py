@@ -91,12 +91,6 @@ def test_cautions(users, items, split, expected, monkeypatch):
     assert all(map(re.search, expected, said))
 
 
-def test_a_source_that_is_not_prepared_names_its_command(data_dir):
-    words = r"'citeulike' is not prepared in .*\. Prepared there: tiny\. .*: ncfbench prepare citeu"
-    with pytest.raises(DataError, match=words):
-        store.load(data_dir, "citeulike")
-
-
 def test_synthetic_is_made_on_first_use(tmp_path, monkeypatch, tiny_options):
     monkeypatch.setattr(synthetic, "Options", lambda: tiny_options)
     said = []
@@ -115,11 +109,9 @@ FINGERPRINT = "does not match its fingerprint"
     [
         ("links.npy", lambda content: content[:1000], "Cannot read .*links.npy"),
         ("lengths.npy", None, "Cannot read .*lengths.npy"),
-        ("../manifest.json", lambda content: b"{", MANIFEST),
         ("../manifest.json", lambda content: b'{"format_version": 0}', MANIFEST),
-        # The item of the last link: another, out of range, negative.
+        # The item of the last link: another, or a negative one.
         ("links.npy", lambda content: content[:-4] + b"\1\0\0\0", FINGERPRINT),
-        ("links.npy", lambda content: content[:-4] + b"\xff\xff\xff\x7f", FINGERPRINT),
         ("links.npy", lambda content: content[:-4] + b"\xff\xff\xff\xff", FINGERPRINT),
     ],
 )
@@ -137,21 +129,19 @@ def test_damaged_data_sets_are_refused_and_prepared_again(
         store.load(tmp_path, "x")
     said = []
     assert prepare("synthetic", tiny_options, tmp_path, "x", say=said.append) == manifest
-    was_told = any("is damaged; it is prepared again" in text for text in said)
-    assert was_told == (message != MANIFEST)
+    assert ("is damaged; it is prepared again" in "".join(said)) == (message != MANIFEST)
     assert store.load(tmp_path, "x").fingerprint == manifest["fingerprint"]
 
 
 def test_another_origin_replaces_the_manifest_only(tmp_path, tiny_options, monkeypatch):
     """Content that is there stays: a process that is killed meanwhile leaves the old or the new."""
-    content = synthetic.make(tiny_options)
-    preparation = Preparation({}, {}, lambda: content)
-    first = store_prepared(preparation, tmp_path, "x", "a")
-    folder = tmp_path / "x" / first["fingerprint"][:12]
-    before = {path.name: path.stat().st_ino for path in folder.iterdir()}
-    second = store_prepared(preparation, tmp_path, "x", "b")
-    assert (second["source"], second["fingerprint"]) == ("b", first["fingerprint"])
-    assert {path.name: path.stat().st_ino for path in folder.iterdir()} == before
+    preparation = Preparation({}, {}, lambda: synthetic.make(tiny_options))
+    files = []
+    for source in "ab":
+        assert store_prepared(preparation, tmp_path, "x", source)["source"] == source
+        folder = store.load(tmp_path, "x").folder
+        files.append({path: path.stat().st_ino for path in folder.iterdir()})
+    assert files[0] == files[1]
 
 
 def test_other_content_is_replaced_only_on_demand(tmp_path, tiny_options):
@@ -180,6 +170,7 @@ class Killed(BaseException):
 def test_a_prepare_that_is_cut_leaves_the_old_or_the_new(tmp_path, tiny_options, error):
     """At each of its writes in turn, by a kill or a full disk."""
     other = dataclasses.replace(tiny_options, seed=1)
+    again = {"replace": True, "say": quiet}
 
     def cut(folder, moment):
         """Return the fingerprint of the data that are left, which do not hinder the next one."""
@@ -203,10 +194,10 @@ def test_a_prepare_that_is_cut_leaves_the_old_or_the_new(tmp_path, tiny_options,
             patch.setattr(Path, "unlink", lambda path, **more: clean(unlink, path, **more))
             patch.setattr(shutil, "rmtree", partial(clean, shutil.rmtree))
             with suppress(Killed, DataError):
-                prepare("synthetic", other, folder, "x", replace=True, say=quiet)
+                prepare("synthetic", other, folder, "x", **again)
         assert isinstance(error, Killed) or not list((folder / "x").rglob("*.tmp"))
         left = store.load(folder, "x").fingerprint
-        prepare("synthetic", other, folder, "x", replace=True, say=quiet)
+        prepare("synthetic", other, folder, "x", **again)
         return left
 
     left = [cut(tmp_path / str(moment), moment) for moment in range(1, 30)]
