@@ -82,15 +82,12 @@ def test_what_comes_is_verified_and_what_is_there_is_kept(site):
     assert (site.folder / "tags.dat").read_bytes() == FILES["tags.dat"]
 
 
-@pytest.mark.parametrize(
-    ("faults", "requests"),
-    [(["503", "cut", "503"], 4), (["wrong"], 2), (["stalled"], 2), (["moved"], 2)],
-)
-def test_only_a_failure_is_tried_again(site, faults, requests):
-    site.faults["users.dat"] = list(faults)
+@pytest.mark.parametrize("faults", ["503 cut 503", "wrong", "stalled", "moved"])
+def test_only_a_failure_is_tried_again(site, faults):
+    site.faults["users.dat"] = faults.split()
     site.download("users.dat")
     assert (site.folder / "users.dat").read_bytes() == FILES["users.dat"]
-    assert len(site.asked) == requests
+    assert len(site.asked) == 1 + len(faults.split())
 
 
 @pytest.mark.parametrize(
@@ -114,12 +111,11 @@ def test_a_folder_where_a_file_should_be(site):
         site.download(*NAMES)
 
 
-@pytest.mark.parametrize("url", ["nonsense/", "http://127.0.0.1:9/"])
-def test_no_server(source, tmp_path, monkeypatch, url):
-    monkeypatch.setattr(CiteULike, "url", url)
-    message = f"Could not download {url}users.dat.*Check the connection"
-    with pytest.raises(DataError, match=message):
-        source.download(tmp_path, NAMES)
+def test_no_server(source, tmp_path, monkeypatch):
+    for url in ("nonsense/", "http://127.0.0.1:9/"):
+        monkeypatch.setattr(CiteULike, "url", url)
+        with pytest.raises(DataError, match=f"download {url}users.dat.*Check the connection"):
+            source.download(tmp_path, NAMES)
 
 
 def test_names_of_contents(source, tmp_path):

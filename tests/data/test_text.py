@@ -22,24 +22,20 @@ from ncfbench.errors import DataError
     [
         ("rr_interval state-of-the-art", "rr interval state of the art"),
         ("ﬁrst Ⅳ Ñandú x² ＡＢＣ", "first iv ñandú x2 abc"),
-        ("a < b and b > a<c", "a b and b a c"),
         ("don't don’t CD4 3.14", "don t don t cd4 3 14"),
         ("आधुनिक हिन्दी कहानी", "आधुनिक हिन्दी कहानी"),
         ("కలుసుకున్నారు தமிழ் বাংলা", "కలుసుకున్నారు தமிழ் বাংলা"),
         ("قِصَّةُ حُبٍّ שָׁלוֹם", "قِصَّةُ حُبٍّ שָׁלוֹם"),
         ("Vie\u0302\u0323t Việt T\u0308u\u0308r", "việt việt ẗür"),
-        ("한국어 영화", "한국어 영화"),
         ("爱情 电影院 猫。", "爱情 电影 影院 猫"),
         ("東京タワー2020 ｶﾞﾑ", "東京 京タ タワ ワー 2020 ガム"),
         ("น้ำตาล ๒๕๖๓", "น้ำ ำต ตา าล ๒๕๖๓"),
         ("ភាសា ကျွန်တော် ປະ", "ភាសា ကျွန် န်တော် ປະ"),
-        ("iPhone爱好", "iphone 爱好"),
         ("İstanbul ISTANBUL I\u0307stanbul ıssız", "istanbul istanbul istanbul ıssız"),
         ("ΟΔΟΣ Straße", "οδος straße"),
         ("co\u00adop می\u200cخواهم क्\u200dष \ufeffx a\u200bb", "coop میخواهم क्ष x a b"),
         ("😀😀 ❤\ufe0fa 1\ufe0f\u20e3", "a 1"),
         (r"one\nline\r\ntwo\tthree", "one line two three"),
-        (r"caf\u00e9 noir \ud83d\ude00x", "café noir x"),
         (r"l\'amour a \"quoted\" word", "l amour a quoted word"),
         (r"C:\users\bob\notes", "c users bob notes"),
         (r"rock \& roll 50\% R\&B", "rock roll 50 r b"),
@@ -73,7 +69,6 @@ def test_no_mark_of_a_word_is_lost(text):
     [
         ("copy-number changes using c{DNA}", "copy number changes using cdna"),
         (r"Barab{\'a}si and Erd\H{o}s", "barabási and erdős"),
-        (r"Barab\{\'a\}si", "barabási"),
         (r"M{\"u}ller, Stra{\ss}e, na\"{\i}ve", "müller straße naïve"),
         (r"the $\lambda$-calculus", "the lambda calculus"),
         (r"\emph{very} \textbf{bold}", "very bold"),
@@ -82,21 +77,16 @@ def test_no_mark_of_a_word_is_lost(text):
             "visual explanations",
         ),
         ('<b>bold</b><BR/><a href="x y" id=z>plain</a> H<sub>2</sub>O', "bold plain h 2 o"),
-        ("x<y and y>z <b and c> <under twelve> AT&T", "x y and y z b and c under twelve at t"),
     ],
 )  # fmt: skip
 def test_markup_is_removed(text, words):
     assert tokenize(clean_latex(text)) == words.split()
+    assert tokenize(clean(f"{text} cient\u00c3\u00adfica")) == [*words.split(), "cientã", "fica"]
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="\\{}<>&")))
 def test_text_without_markup_is_left_alone(text):
     assert clean_latex(text) == text
-
-
-def test_library_texts_are_always_cleaned():
-    text = clean("c{DNA} <i>in</i> cient\u00c3\u00adfica")
-    assert tokenize(text) == ["cdna", "in", "cientã", "fica"]
 
 
 # --- vocabularies
@@ -119,9 +109,7 @@ def test_words_are_kept_by_count_then_alphabet_and_cut(texts, min_count, length)
     words = [word for word in counts if counts[word] >= min_count]
     words.sort(key=lambda word: (-counts[word], word))
     if not words:
-        with pytest.raises(
-            DataError, match=f"left of {len(texts)} texts with min_count = {min_count}"
-        ):
+        with pytest.raises(DataError, match=f"of {len(texts)} texts with min_count = {min_count}"):
             finished(texts, min_count, length)
         return
     result, vocabulary = finished(texts, min_count, length)

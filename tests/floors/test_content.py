@@ -1,6 +1,5 @@
 """What floors read of the items: TF-IDF of their texts, and features that LSA has not made."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -13,12 +12,6 @@ from ncfbench.floors.case import Case
 from ncfbench.floors.task import contents_of
 
 BOTH = "TF-IDF and features"
-
-
-def cosine(left, right):
-    product = math.fsum(a * b for a, b in zip(left, right, strict=True))
-    lengths = math.hypot(*left) * math.hypot(*right)
-    return product / lengths if lengths else 0.0
 
 
 WITHOUT_FEATURES, WITHOUT_TEXTS = {"item_features": None}, {"vocabulary": ()}
@@ -34,31 +27,25 @@ def test_features_stand_beside_texts(featured):
     """A product of two items adds those of their words and of their features."""
     contents, seconds = contents_of(featured)
     words = tfidf(featured.texts, featured.n_words, featured.items_of("train")).toarray()
-    features = featured.item_features.tolist()
-    for one, other in ((0, 0), (0, 7), (12, 3), (30, 31)):
-        expected = words[one] @ words[other] + cosine(features[one], features[other])
-        found = (contents[BOTH][[one]] @ contents[BOTH][[other]].T).toarray()[0, 0]
-        assert found == pytest.approx(expected, abs=1e-5)
+    features = featured.item_features.astype(np.float64)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    both = contents[BOTH].toarray()
+    np.testing.assert_allclose(both @ both.T, words @ words.T + features @ features.T, atol=1e-5)
     np.testing.assert_array_equal(contents["TF-IDF"].toarray(), words)
     assert seconds == 0
-
-
-def test_either_alone(featured):
-    words, _ = contents_of(replace(featured, **WITHOUT_FEATURES))
-    features, _ = contents_of(replace(featured, **WITHOUT_TEXTS))
-    assert (words.keys(), features.keys()) == ({"TF-IDF"}, {"features"})
-    both = np.concatenate([words["TF-IDF"].toarray(), features["features"]], axis=1)
-    np.testing.assert_array_equal(contents_of(featured)[0][BOTH].toarray(), both)
+    alone, _ = contents_of(replace(featured, **WITHOUT_TEXTS))
+    assert [*alone] == ["features"]
+    np.testing.assert_array_equal(both[:, words.shape[1] :], alone["features"])
+    assert contents_of(replace(featured, **WITHOUT_FEATURES))[0].keys() == {"TF-IDF"}
     assert contents_of(replace(featured, **WITHOUT_FEATURES, **WITHOUT_TEXTS))[0] == {}
 
 
 def test_features_by_lsa_are_left_out(featured):
     """Of six columns those of LSA stand before the checkpoint's, whose seconds count."""
-    own = featured.item_features
     textless = replace(featured, **WITHOUT_TEXTS)
-    found, seconds = contents_of(derived(textless, lsa=2, embed=3))
-    others = replace(textless, item_features=own[:, [0, 3, 4, 5]])
-    np.testing.assert_array_equal(found["features"], contents_of(others)[0]["features"])
+    left, seconds = contents_of(derived(textless, lsa=2, embed=3))
+    without = replace(textless, item_features=featured.item_features[:, [0, 3, 4, 5]])
+    np.testing.assert_array_equal(left["features"], contents_of(without)[0]["features"])
     assert seconds == 103
     only_lsa, seconds = contents_of(derived(featured, lsa=6))
     assert (only_lsa.keys(), seconds) == ({"TF-IDF"}, 0)

@@ -15,7 +15,7 @@ from support.training import quiet
 from ncfbench.data import prepare
 from ncfbench.data.sources import citeulike, custom
 from ncfbench.data.store import load
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import UsageError
 from ncfbench.floors import floor, kept, linear, models
 from ncfbench.floors.models import FLOORS
 from ncfbench.floors.task import HeldOut, Task, contents_of
@@ -81,17 +81,15 @@ def test_known_items_are_ranked_without_those_of_training(folder):
     recalls, shares = [], dict.fromkeys(sorted({item for _, item in test}), 0.0)
     users = sorted({user for user, _ in test})
     for user in users:
-        ranked = [item for item in range(data.n_items) if (user, item) not in training]
-
-        def within(item, m, ranked=ranked):
-            above = sum(degrees[other] > degrees[item] for other in ranked)
-            alike = sum(degrees[other] == degrees[item] for other in ranked)
-            return min(max((m - above) / alike, 0.0), 1.0)
-
-        own = [item for other, item in test if other == user]
-        recalls.append(sum(within(item, 50) for item in own) / len(own))
-        for item in own:
-            shares[item] += within(item, 50) / len(own) / len(users)
+        ranked = degrees[[item for item in range(data.n_items) if (user, item) not in training]]
+        items = [item for other, item in test if other == user]
+        hits = {
+            item: np.clip((50 - (ranked > degree).sum()) / (ranked == degree).sum(), 0, 1)
+            for item, degree in zip(items, degrees[items], strict=True)
+        }
+        recalls.append(sum(hits.values()) / len(items))
+        for item in items:
+            shares[item] += hits[item] / len(items) / len(users)
     row = found.rows[0]
     assert row["test_user_recalls"] == pytest.approx(recalls)
     assert row["test_item_shares"] == pytest.approx(list(shares.values()))
@@ -173,20 +171,31 @@ def test_what_does_not_fit_is_refused_before_it_starts(folder, monkeypatch):
     monkeypatch.setattr(floor.Case, "of", lambda *given, **more: pytest.fail("read"))
     with pytest.raises(UsageError, match="No ease, popularity: the held-out items of cold"):
         fitted(folder, "cold", "ease", "popularity", again=True)
+    with pytest.raises(UsageError, match="no meaning for profile"):
+        fitted(folder, "cold", "profile", penalty=3.0)
 
 
-REFUSED = [
-    ("cold", ["rigde"], {}, UsageError, "no floor 'rigde'.*ridge"),
-    ("cold", [], {"penalty": 0.0}, UsageError, "must be above 0"),
-    ("cold", ["profile"], {"penalty": 3.0}, UsageError, "no meaning for profile"),
-    ("absent", [], {}, DataError, "is not prepared"),
-]
+def test_without_time_to_choose_the_usual_penalty_serves(folder, monkeypatch):
+    """It is kept, and takes no time again; with more time a penalty is chosen."""
 
+    def seconds(case, name, *, is_chosen):
+        return 100.0 if is_chosen else 10.0
 
-@pytest.mark.parametrize(("name", "floors", "more", "error", "words"), REFUSED)
-def test_what_cannot_be_fitted_is_refused(folder, name, floors, more, error, words):
-    with pytest.raises(error, match=words):
-        fitted(folder, name, *floors, **more)
+    (folder / "cold/floors.parquet").unlink(missing_ok=True)
+    monkeypatch.setattr("ncfbench.floors.case.expected_seconds", seconds)
+    said = []
+    given = {"floors": ["ridge"], "data_dir": folder, "say": said.append}
+    (row,) = floor.floor("cold", **given, budget_seconds=50.0).rows
+    assert (row["penalty"], row["chosen_by"]) == (30, "given")
+    assert row["penalty"] == FLOORS["ridge"].usual_penalty
+    assert "ridge has its usual penalty, 30. To choose one, it would take about 100 s" in said[-1]
+    with monkeypatch.context() as patch:
+        patch.setattr(floor, "measure", lambda *given: pytest.fail("it is kept"))
+        assert floor.floor("cold", **given, budget_seconds=5.0).rows == [row]
+    (chosen,) = floor.floor("cold", **given, budget_seconds=200.0).rows
+    assert chosen["chosen_by"] == "validation"
+    with pytest.raises(UsageError, match="it would take about 10 s"):
+        floor.floor("cold", **given, again=True, budget_seconds=5.0)
 
 
 def singular(*given):
@@ -263,7 +272,7 @@ def test_the_command_prints_one_table(folder):
     check(invoke(*words), 0, "Floors of cold", "profile", "Kept:", "No popularity, ease, ials")
     printed = json.loads(invoke(*words, "--json", "--floors", "ridge", "--quiet").stdout)
     assert printed["rows"][0]["floor"] == "ridge"
-    assert not {each for each in printed["rows"][0] if "user_recalls" in each or "shares" in each}
+    assert not re.findall("user_recalls|shares", str(printed["rows"][0].keys()))
     assert printed["fingerprint"] == load(folder, "cold").fingerprint
     check(invoke(*words, "--floors", "ease"), 2, "Error: No ease: the held-out items of cold")
     check(invoke(*words, "--budget", "soon"), 2, "is not a time")

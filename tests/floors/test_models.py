@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import linalg, sparse
 
-from ncfbench.floors import models
-from ncfbench.floors.task import Task
+from ncfbench.floors import linear, models
+from ncfbench.floors.case import recall_of
+from ncfbench.floors.task import HeldOut, Task
 
 RNG = np.random.default_rng(5)
 LINKS = (RNG.random((7, 9)) < 0.4).astype(np.float32)
@@ -25,15 +26,18 @@ def test_popularity_counts_training_links():
     assert scores.tolist() == [LINKS.sum(axis=0).tolist()] * 2
 
 
+def check_scores(name, content, candidates, expected, *penalty):
+    """Compare the scores of dense and of sparse content with those of all users."""
+    for given in (content, sparse.csr_array(content)):
+        scores = getattr(models, name)(task(given), *penalty)(candidates)(ALL_USERS[::-1])
+        assert scores == pytest.approx(np.array(expected)[::-1], rel=1e-5, abs=1e-6)
+
+
 @pytest.mark.parametrize("candidates", [NEW, ALL])
 def test_a_profile_adds_the_products_with_the_users_items(candidates):
-    by_hand = [
-        [sum(float(CONTENT[c] @ CONTENT[i]) for i in np.flatnonzero(LINKS[u])) for c in candidates]
-        for u in ALL_USERS
-    ]
-    for content in (CONTENT, sparse.csr_array(CONTENT)):
-        scores = models.profile(task(content))(candidates)(ALL_USERS)
-        assert scores == pytest.approx(np.array(by_hand), rel=1e-5, abs=1e-5)
+    products = CONTENT[candidates] @ CONTENT.T
+    of_users = [products[:, LINKS[user] > 0].sum(axis=1) for user in ALL_USERS]
+    check_scores("profile", CONTENT, candidates, of_users)
 
 
 @pytest.mark.parametrize("candidates", [NEW, ALL])  # fewer than users, and more
@@ -43,10 +47,7 @@ def test_ridge_scores_are_regressions_of_each_user(candidates, width):
     trained = np.flatnonzero(LINKS.any(axis=0))
     x, y = content[trained].astype(np.float64), LINKS[:, trained].astype(np.float64)
     weights = np.linalg.solve(x.T @ x + 2.5 * np.eye(width), x.T @ y.T)
-    for given_content in (content, sparse.csr_array(content)):
-        scores = models.ridge(task(given_content), 2.5)(candidates)(ALL_USERS[::-1])
-        expected = (content[candidates] @ weights).T[::-1]
-        assert scores == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    check_scores("ridge", content, candidates, (content[candidates] @ weights).T, 2.5)
 
 
 @pytest.mark.parametrize("candidates", [NEW, ALL])
@@ -60,10 +61,7 @@ def test_denoised_scores_regress_links_with_dropout(candidates):
     inverse = np.linalg.inv(kept + p * p * models.LINK_PENALTY * np.eye(len(trained)))
     completed = y + y @ inverse @ taken
     weights = np.linalg.solve(x.T @ x + 2.5 * np.eye(4), x.T @ completed.T)
-    for content in (CONTENT, sparse.csr_array(CONTENT)):
-        scores = models.denoised(task(content), 2.5)(candidates)(ALL_USERS[::-1])
-        expected = (CONTENT[candidates] @ weights).T[::-1]
-        assert scores == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    check_scores("denoised", CONTENT, candidates, (CONTENT[candidates] @ weights).T, 2.5)
 
 
 @pytest.mark.parametrize("n_users", [40, 5])  # more users than items, and fewer
@@ -127,3 +125,66 @@ def test_the_vectors_of_ials_are_those_of_each_candidate():
         sparse.csr_array(LINKS), 0.01, dimension=64, unobserved=unobserved, sweeps=10
     )
     assert scores[:, 1] == pytest.approx([users[3] @ items[2], users[0] @ items[2]], rel=1e-5)
+
+
+# --- regressions on content, by a factor and by conjugate gradients
+
+
+def content_of(shape, n_dense=0):
+    """Return sparse content, whose last columns all items have."""
+    rows = (RNG.random(shape) * (RNG.random(shape) < 0.2)).astype(np.float32)
+    rows[:, shape[1] - n_dense :] = RNG.normal(size=(shape[0], n_dense))
+    return rows
+
+
+@pytest.mark.parametrize("shape", [(150, 90), (90, 150)])
+@pytest.mark.parametrize("n_dense", [0, 7])
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_both_sides_are_those_of_the_normal_equations(shape, n_dense, is_direct, monkeypatch):
+    """In several blocks, of which the last has fewer systems."""
+    for name, value in (("DIRECT", 1024 * is_direct), ("COLUMNS", 32), ("SYSTEMS", 32)):
+        monkeypatch.setattr(linear, name, value)
+    monkeypatch.setattr(linear, "TOLERANCE", 1e-6)
+    rows, links = content_of(shape, n_dense), (RNG.random((70, shape[0])) < 0.1) * 1.0
+    chosen = content_of((80, shape[1]))
+    x = rows.astype(np.float64)
+    inverse = np.linalg.inv(x.T @ x + 2.5 * np.eye(shape[1]))
+    regression = linear.Regression(sparse.csr_array(rows), 2.5)
+    scores = regression.of_columns(sparse.csr_array(chosen))
+    assert scores == pytest.approx(x @ inverse @ chosen.T, rel=1e-4, abs=1e-5)
+    weights = regression.of_items(sparse.csr_array(links))
+    assert weights == pytest.approx(inverse @ x.T @ links.T, rel=1e-4, abs=1e-5)
+
+
+def test_an_empty_text_has_no_weights(monkeypatch):
+    monkeypatch.setattr(linear, "DIRECT", 0)
+    rows = content_of((40, 60))
+    rows[3] = 0.0
+    scores = linear.Regression(sparse.csr_array(rows), 1.0).of_columns(sparse.csr_array(rows[2:4]))
+    assert np.isfinite(scores).all()
+    assert not scores[:, 1].any()
+
+
+@pytest.mark.parametrize("penalty", [0.3, 3.0, 30.0])
+def test_iterations_end_where_recall_is_that_of_a_factor(penalty, monkeypatch):
+    """Texts of which some words are in many, so that the Gram matrix has large eigenvalues."""
+    words = RNG.zipf(1.2, (1500, 30)) % 2000
+    once = np.ones(words.size, np.float32), (np.repeat(np.arange(1500), 30), words.ravel())
+    counts = sparse.csr_array(sparse.coo_array(once, (1500, 2000)))
+    lengths = np.sqrt((counts**2).sum(axis=1))
+    content = sparse.csr_array(counts / lengths[:, None], dtype=np.float32)
+    tastes = RNG.normal(size=(2000, 300)).astype(np.float32)
+    likes = (content @ tastes).T + 0.1 * RNG.normal(size=(300, 1500))
+    linked = likes > np.quantile(likes, 0.97, axis=1, keepdims=True)
+    links = linked.astype(np.float32)
+    links[:, 900:] = 0.0
+    users, items = np.nonzero(linked[:, 900:])
+    known = task(content, links)
+    held_out = HeldOut(known, users, items + 900, np.arange(900, 1500))
+    recalls = []
+    for direct in (1e9, 0):
+        monkeypatch.setattr(linear, "DIRECT", direct)
+        scores = models.ridge(known, penalty)(held_out.candidates)
+        recalls.append(recall_of(held_out.evaluate(scores)))
+    assert recalls[0] > 0.2
+    assert recalls[1] == pytest.approx(recalls[0], abs=5e-4)

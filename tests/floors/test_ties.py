@@ -1,6 +1,5 @@
 """Equal scores and users without training links, from files to figures."""
 
-import csv
 import json
 import math
 from collections import Counter
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from support.cli import check, invoke
+from support.tables import as_csv
 
 from ncfbench.data.store import load
 from ncfbench.floors import floor, models
@@ -39,15 +39,10 @@ def write_files(folder, *, reverse=False):
         items = rng.choice(N_ITEMS, size, replace=False, p=allowed / allowed.sum())
         links |= {(user, int(item)) for item in items}
     order = range(N_ITEMS)[::-1] if reverse else range(N_ITEMS)
-    with (folder / "items.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["id", "text", "split"])
-        rows.writerows([f"i{item}", text_of(item), split[item]] for item in order)
-    with (folder / "links.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["user", "item"])
-        rows.writerows([f"u{user}", f"i{item}"] for user, item in sorted(links))
-    return ["--links", str(folder / "links.csv"), "--items", str(folder / "items.csv")]
+    items = [{"id": f"i{v}", "text": text_of(v), "split": split[v]} for v in order]
+    pairs = [{"user": f"u{user}", "item": f"i{item}"} for user, item in sorted(links)]
+    words = as_csv(folder / "links.csv", pairs), as_csv(folder / "items.csv", items)
+    return ["--links", words[0], "--items", words[1]]
 
 
 @pytest.fixture(scope="module")
@@ -94,31 +89,26 @@ def test_a_profile_by_hand(folder):
         length = math.hypot(*weights.values())
         return {word: weight / length for word, weight in weights.items()}
 
-    links = {"train": {}, "test": {}}
-    for split, of_users in links.items():
-        for user, item in zip(*map(np.ndarray.tolist, data.links(split)), strict=True):
-            of_users.setdefault(user, set()).add(item)
+    tested = data.items_of("test").tolist()
+    linked, held_out = (
+        {user: items[users == user].tolist() for user in range(data.n_users)}
+        for users, items in map(data.links, ("train", "test"))
+    )
 
     def recall(*, with_unseen):
         vectors = [vector(text, with_unseen=with_unseen) for text in texts]
         recalls = []
-        for user, own in links["test"].items():
-            if user not in links["train"]:
-                continue
+        for user in (user for user in linked if linked[user] and held_out[user]):
             profile = Counter()
-            for item in links["train"][user]:
+            for item in linked[user]:
                 profile.update(vectors[item])
-            scores = {
-                item: round(math.fsum(profile[word] * x for word, x in vectors[item].items()), 9)
-                for item in data.items_of("test").tolist()
-            }
-            found = []
-            for item in own:
-                above = sum(score > scores[item] for score in scores.values())
-                alike = sum(score == scores[item] for score in scores.values())
-                found.append(min(max((50 - above) / alike, 0.0), 1.0))
-            recalls.append(sum(found) / len(found))
-        return sum(recalls) / len(recalls)
+            scores = np.array(
+                [round(math.fsum(profile[w] * x for w, x in vectors[v].items()), 9) for v in tested]
+            )
+            own = scores[[tested.index(item) for item in held_out[user]], None]
+            above, equal = (scores > own).sum(axis=1), (scores == own).sum(axis=1)
+            recalls.append(np.clip((50 - above) / equal, 0, 1).mean())
+        return np.mean(recalls)
 
     assert row["test_recall_at_50"] == pytest.approx(recall(with_unseen=True), abs=1e-6)
     assert abs(recall(with_unseen=False) - recall(with_unseen=True)) > 1e-4
@@ -153,24 +143,16 @@ def test_users_without_training_links_get_chance(folder, tmp_path):
     (row,) = json.loads(invoke("floor", *words, "--floors", "profile", "--json").stdout)["rows"]
     said = f"{cold} users without training links stand apart: recall@50 profile {chance:.3f}."
     check(invoke("floor", *words, "--floors", "profile"), 0, said)
-    run = ("run", "--dataset", *words, "--runs-dir", tmp_path, "--epochs", "1", "--encoder", "bow")
-    run += (
-        "--batch-size",
-        "64",
-        "--sampler",
-        "ns",
-        "--dimension",
-        "8",
-        "--set",
-        "user_tower=history",
-    )
+    settings = {"encoder": "bow", "sampler": "ns", "batch_size": 64, "epochs": 1, "dimension": 8}
+    flags = [f"--set={name}={value}" for name, value in settings.items()]
+    run = ("run", "--dataset", *words, "--runs-dir", tmp_path, *flags, "--set=user_tower=history")
     said = f"{cold} users with test links have no training link"
     check(invoke(*run), 0, said, f"apart, {cold} users without training links")
-    found = json.loads(invoke(*run, "--json").stdout)
-    for of in (row, found):
-        assert of["test_cold_users"] == cold
-        assert of["test_recall_at_50_cold_users"] == pytest.approx(chance)
-        assert of["test_recall_at_50_chance"] == pytest.approx(chance)
-    for floor_row in found["floors"]:
+    printed = json.loads(invoke(*run, "--json").stdout)
+    for facts in (row, printed):
+        assert facts["test_cold_users"] == cold
+        assert facts["test_recall_at_50_cold_users"] == pytest.approx(chance)
+        assert facts["test_recall_at_50_chance"] == pytest.approx(chance)
+    for floor_row in printed["floors"]:
         assert floor_row["this_run"] in {"passes", "level", "below"}
         assert floor_row["above_by_error"] > 0
