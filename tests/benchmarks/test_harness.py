@@ -12,11 +12,9 @@ from harness import Benchmark
 from ncfbench.errors import CheckFailedError
 from ncfbench.reporting.table import Col, Table
 
-DESCRIBED = {"key": "here", "cpu": "a small one", "commit": "one", "packages": {"jax": "0.10"}}
-
 
 class Fake(Benchmark):
-    """Help of the fake."""
+    """A benchmark with three cells, whose figures are given."""
 
     name = "fake"
     options = {"factor": (1, "of all"), "place": ("", "a file")}  # noqa: RUF012
@@ -39,15 +37,14 @@ class Fake(Benchmark):
         return [f"{cell['cell']} is large" for cell in cells if cell["figure"] > 10]
 
     def tables(self, cells, environments):
-        columns = [Col("cell", "cell"), Col("figure", "figure")]
-        return [Table.of("Figures", columns, cells), "and a line"]
+        return [Table.of("Figures", [Col("cell", "cell"), Col("figure", "figure")], cells)]
 
 
 @pytest.fixture
 def described(monkeypatch):
-    described = dict(DESCRIBED)
-    monkeypatch.setattr(harness.environment, "describe", lambda: described)
-    return described
+    environment = {"key": "here", "commit": "one"}
+    monkeypatch.setattr(harness.environment, "describe", lambda: environment)
+    return environment
 
 
 @pytest.fixture
@@ -69,24 +66,20 @@ def test_resume_measures_what_has_changed(run, described, monkeypatch):
     """More rounds, other settings, commit, environment or data, but not another place."""
     bench, opened = Fake(), Namespace(fingerprint="one")
     monkeypatch.setattr(harness, "open_dataset", lambda *_, **__: opened)
-    for more, count in (
-        ([], 1),
-        ([], 1),
-        (["--place", "there"], 1),
-        (["--rounds", "3"], 1),
-        (["--factor", "2"], 2),
-        (["--rounds", "7"], 3),
-        ({"commit": "two"}, 4),
-        ({"key": "there"}, 5),
-        ("two", 6),
+    for words, environment, data, count in (
+        ("", {}, "one", 1),
+        ("--place there", {}, "one", 1),
+        ("--rounds 3", {}, "one", 1),
+        ("--factor 2", {}, "one", 2),
+        ("--rounds 7", {}, "one", 3),
+        ("", {"commit": "two"}, "one", 4),
+        ("", {"key": "there"}, "one", 5),
+        ("", {}, "two", 6),
     ):
-        if isinstance(more, dict):
-            described |= more
-        elif isinstance(more, str):
-            opened.fingerprint = more
-        words = more if isinstance(more, list) else []
-        code, _, kept = run(bench, "--cells", "absent", "--resume", *words)
-        assert (code, len(bench.asked)) == (0, count), more
+        described |= environment
+        opened.fingerprint = data
+        code, _, kept = run(bench, "--cells", "absent", "--resume", *words.split())
+        assert (code, len(bench.asked)) == (0, count), (words, environment, data)
     assert [(cell["cell"], cell["figure"]) for cell in kept["cells"]] == [("absent", 1)]
 
 
@@ -94,21 +87,20 @@ def test_finished_cells_survive_what_goes_wrong(run, tmp_path):
     """Ctrl-C, a cell that fails, a target that is missed, a data set that is not there, and words
     and files that are wrong; kept cells are shown without measuring.
     """
-    again = Fake(b=CheckFailedError("no luck"))
+    again, shown = Fake(b=CheckFailedError("no luck")), Fake()
     for bench, words, code, said in (
         (Fake(a=7, b=KeyboardInterrupt()), ["--cells=a,b"], 130, "Go on with --resume"),
         (again, ["--cells=a,b", "--resume"], 6, "Error: b: no luck"),
         (Fake(b=11), ["--cells=b"], 6, "b is large"),
         (Fake(), ["--cells=absent"], 3, f"'citeulike' is not prepared in {tmp_path}"),
         (Fake(), ["--cells=b,aa*"], 2, "no cell 'aa*'. Valid: a, b, absent"),
-        (shown := Fake(), ["--show"], 6, "and a line"),
+        (shown, ["--show"], 6, "Figures"),
     ):
         ended, text, kept = run(bench, *words)
         assert (ended, said in text) == (code, True), text
-    assert again.asked == ["b"]
-    assert not shown.asked
+    assert (again.asked, shown.asked) == (["b"], [])
     assert {cell["cell"]: cell["figure"] for cell in kept["cells"]} == {"a": 7, "b": 11}
-    assert kept["environments"] == {"here": DESCRIBED}
+    assert kept["environments"] == {"here": {"key": "here", "commit": "one"}}
     (tmp_path / "deep" / "result.json").write_text('{"steps": []}')
     code, text, _ = run(Fake())
     assert (code, "Use another file" in text) == (2, True)

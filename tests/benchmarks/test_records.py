@@ -1,35 +1,29 @@
-"""What kept records say, by plain arithmetic: settings of the portfolio, and how seeds differ."""
+"""What kept records say: the portfolio, how seeds differ, and losses of other frameworks."""
 
 import json
 import math
-from pathlib import Path
 from statistics import fmean
 
+import audit_frameworks
 import pytest
 import seed_spread
-from support.records import write_run
+from audit_frameworks import BEGIN, END, ENTRIES, PAGE, RECORDS
+from support.records import REPOSITORY, write_run
 
 from ncfbench.advice.space import Space
 from ncfbench.catalog.presets import PORTFOLIO
+from ncfbench.linting.lint import lint_loss
 from ncfbench.statistics.intervals import LOSS_SPREAD, QUALITY_SPREAD
 
-ROOT = Path(__file__).parents[2]
-DATA = {
-    "CiteULike": "cite",
-    "anime": "anime",
-    "Debian": "debian",
-    "MovieLens 100K by time": "ml-time",
-    "MovieLens with plots": "plots",
-    "Yelp": "yelp",
-}
-"""Names on docs/measuring.md."""
+KEPT = json.loads(RECORDS.read_text("utf-8"))
 
 
 def test_the_portfolio_is_the_greedy_choice():
     """After ``good`` comes the arm that adds most to the mean, over data sets, of the best
     validation recall of the chosen over the best of all.
     """
-    cells = json.loads((ROOT / "benchmarks/results/portfolio-cpu.json").read_text("utf-8"))["cells"]
+    path = REPOSITORY / "benchmarks/results/portfolio-cpu.json"
+    cells = json.loads(path.read_text("utf-8"))["cells"]
     recall = {cell["cell"]: max(cell["validation"], default=0.0) for cell in cells}
     points = {cell["cell"].partition("/")[2]: cell["point"] for cell in cells}
     sets = {name.partition("/")[0] for name in recall}
@@ -66,22 +60,36 @@ def test_the_spread_of_two_arms_by_hand(tmp_path):
 
 
 def test_what_is_assumed_is_what_kept_runs_show():
+    """And what docs/measuring.md has: a row for each data set, and their means."""
     recall, loss = seed_spread.spreads().values()
-    assert 0 <= QUALITY_SPREAD.deviation - seed_spread.typical(recall.values()) < 0.02
+    mean_recall, mean_loss = (seed_spread.typical(of.values()) for of in (recall, loss))
+    assert 0 <= QUALITY_SPREAD.deviation - mean_recall < 0.02
     assert max(spread.deviation for spread in loss.values()) < LOSS_SPREAD.deviation
-    rows = [
-        f"| {shown} | "
-        + " | ".join(f"{of[name].deviation:.2f} ({of[name].degrees})" for of in (recall, loss))
-        + " |"
-        for shown, name in DATA.items()
-    ]
-    means = (seed_spread.typical(of.values()) for of in (recall, loss))
-    rows.append("| geometric mean | {:.2f} | {:.2f} |".format(*means))
-    assert {*DATA.values()} == recall.keys() == loss.keys()
-    page = (ROOT / "docs" / "measuring.md").read_text()
-    assert "\n".join(rows) in page
-    said = (
-        f"within a factor of {QUALITY_SPREAD.factor:.1f} by a recall, and of"
-        f" {LOSS_SPREAD.factor:.1f} by a loss"
-    )
+    page = (REPOSITORY / "docs/measuring.md").read_text("utf-8")
+    for name in recall:
+        shown = (f"{of[name].deviation:.2f} ({of[name].degrees})" for of in (recall, loss))
+        assert f" | {' | '.join(shown)} |\n" in page, name
+    assert f"| geometric mean | {mean_recall:.2f} | {mean_loss:.2f} |" in page
+    factors = QUALITY_SPREAD.factor, LOSS_SPREAD.factor
+    said = "within a factor of {:.1f} by a recall, and of {:.1f} by a loss".format(*factors)
     assert said in " ".join(page.split())
+
+
+def test_the_page_is_made_of_the_records_of_all_frameworks():
+    part = PAGE.read_text("utf-8").split(BEGIN)[1].split(END)[0]
+    assert part.strip() == audit_frameworks.page_part(KEPT)
+    options = {key: row["options"] for key, row in KEPT.items()}
+    assert options == {entry.key: entry.options for entry in ENTRIES}
+
+
+@pytest.mark.filterwarnings("ignore")  # the packages warn about what they import
+@pytest.mark.long
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry.framework}-{entry.key}")
+def test_a_framework_is_judged_as_kept(entry):
+    """Findings are those of the record, and the numbers about its own."""
+    if not audit_frameworks.is_installed(entry):
+        pytest.skip(f"{entry.package} is not installed")
+    findings = lint_loss(entry.loss, options_=entry.options).findings
+    for row, kept in zip(findings, KEPT[entry.key]["findings"], strict=True):
+        assert (row.code, row.severity) == (kept["code"], kept["severity"])
+        assert row.value == pytest.approx(kept["value"], rel=0.05, abs=0.02)
