@@ -11,6 +11,8 @@ from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.figures import curves, drawing, drawn
 from ncfbench.reporting.frames import by_variant, group
 from ncfbench.reporting.results import collect
+from ncfbench.reporting.rows import compare
+from ncfbench.reporting.views.results import SIMULATED_NOTE, speedup_tables
 from ncfbench.runs.folder import read, read_all
 from ncfbench.storage import schemas, tables
 
@@ -103,15 +105,15 @@ def test_curves_are_of_the_papers_s_and_k(tmp_path):
     assert drawing.main_variants(sizes, "cnn") == sizes
 
 
-def test_times_of_simulated_devices_are_not_drawn(tmp_path):
-    runs = [
-        read(write_run(tmp_path, name, [9, 4, end], 20)) for name, end in (("iid", 3), ("ns", 2))
-    ]
-    mesh = {"mesh": {"simulated": True}}
-    simulated = [replace(run, environment=run.environment | mesh) for run in runs]
-    for own, is_drawn in ((runs, True), (simulated, False)):
-        (comparison,) = group(own)
-        assert (curves.draw_targets(comparison) is not None) == is_drawn
+@pytest.mark.parametrize("is_simulated", [False, True])
+def test_times_of_simulated_devices_are_marked_and_not_drawn(tmp_path, is_simulated):
+    mesh = {"mesh": {"simulated": True}} if is_simulated else {}
+    written = [write_run(tmp_path, name, [9, 4, end], 20) for name, end in (("iid", 3), ("ns", 2))]
+    runs = [replace(run, environment=run.environment | mesh) for run in map(read, written)]
+    (comparison,) = group(runs)
+    assert (curves.draw_targets(comparison) is None) == is_simulated
+    (table,) = speedup_tables(compare([comparison]))
+    assert (SIMULATED_NOTE in table.notes) == is_simulated
 
 
 @pytest.mark.long_cases("pdf|png")

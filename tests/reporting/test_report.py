@@ -131,6 +131,9 @@ def test_recall_rows():
     assert row[f"{RECALL}_new_items"] == pytest.approx(0.2)
     assert row[f"{RECALL}_new_items_error"] == pytest.approx(np.sqrt(0.0109))
     assert row[f"{RECALL}_known_items"] is None
+    diverged = record("iid", [9], 1, seed=2, status="diverged")
+    row = recalls_of([*two, diverged])["iid"]
+    assert (row.get(RECALL), row["reason"]) == (None, "1 of 3 seeds diverged")
     reason = "held-out items have none"
     row = recalls_of([record("iid", [9], 1, None, encoder="mf", reason=reason)])["iid"]
     assert [row[name] for name in ("status", RECALL, "reason")] == ["no recall", None, reason]

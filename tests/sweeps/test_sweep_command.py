@@ -65,10 +65,9 @@ def test_data_without_a_negative_link_are_left_out(data_dir, tmp_path, monkeypat
 def test_a_sweep_trains_and_lists_its_cells(data_dir, tmp_path):
     trained = invoke(data_dir, tmp_path)
     check(trained, 0)
-    for words in ("tiny bow hinge ns b=64 seed 0", "done", "2 of 2", "ncfbench report"):
+    for words in ("tiny bow hinge ns b=64 seed 0", "done", "2 of 2"):
         assert words in trained.stdout
-    said = "Left out (1): --sampler iid", "2 cells: 2 waiting.", "seed 0: epoch   1.00  iteration"
-    for words in (*said, "ns b=64 seed 0: done"):
+    for words in ("Left out (1): --sampler iid", "2 cells: 2 waiting.", "ns b=64 seed 0: done"):
         assert words in trained.stderr
     (command,) = re.findall("ncfbench (report --runs-dir .*)", trained.stdout)
     check(invoked.invoke(*command.split(), "--data-dir", data_dir), 0, "strat-ns")
@@ -82,11 +81,11 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir, tmp_path):
     ]
     ends = (0, "done"), (1, "waiting")
     assert cells == [(sampler, *end) for end in ends for sampler in ("ns", "strat-ns")]
-    assert all(Path(row["folder"]).is_dir() for row in plan["cells"][:2])
-    assert all(row["test_recall_at_50"] is not None for row in plan["cells"][:2])
+    for row in plan["cells"][:2]:
+        assert Path(row["folder"]).is_dir()
+        assert row["test_recall_at_50"] is not None
     (left_out,) = plan["left_out"]
     assert left_out["combinations"] == 2
-    assert "iid cannot train --loss hinge" in left_out["reason"]
     assert "cells: 2 done." in invoke(data_dir, tmp_path, "--json").stderr
 
 
@@ -119,47 +118,20 @@ def test_progress_shows_cells_and_messages(is_terminal):
     shown = SweepProgress(screen)
     cells = [*map(Cell, cells_of()), *(Cell(config, status="done") for config in cells_of(["iid"]))]
     shown.begin(cells)
-    progress = shown.follow(cells[0])
-    progress.begin("not shown", 900, 0)
-    progress.advance(17, 100.0)
-    recalls = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"), 0.25)
-    losses = {"epoch": 1.0, "probe_loss": 0.5, "train_seconds": 2.0, "iteration": 17}
-    progress.record(losses | recalls)
-    progress.say("something")
+    of_cell = shown.follow(cells[0])
+    of_cell.begin("not shown", 900, 0)
+    of_cell.advance(17, 100.0)
+    row = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"), 0.25)
+    row |= {"epoch": 1.0, "probe_loss": 0.5, "train_seconds": 2.0, "iteration": 17}
+    of_cell.record(row)
     if shown.bars is not None:
         shown.bars.refresh()
     cells[0].status, cells[0].message = "failed", "no memory"
     shown.finish(cells[0])
     shown.end()
     text = screen.file.getvalue()
-    said = "4 cells: 1 done, 3 waiting.", "tiny bow sg neg b=64 seed 0"
-    for words in (*said, "neg b=64 seed 0: something", "neg b=64 seed 0: failed: no memory"):
-        assert words in text
+    assert "4 cells: 1 done, 3 waiting." in text
+    assert "tiny bow sg neg b=64 seed 0: failed: no memory" in text
     is_live = "17/900" in text and "loss 0.5000" in text
     line = "neg b=64 seed 0: epoch   1.00  iteration     17  probe loss 0.5000"
     assert (is_live, line in text) == (is_terminal, not is_terminal)
-
-
-@pytest.mark.long
-def test_simulated_devices_are_cells_and_marked(data_dir, tmp_path):
-    """One device, and two: two runs, two comparisons; simulated devices are always named."""
-    grid = ("sampler=ns", "encoder=mf", "devices=1,2")
-    more = ["--epochs", "1", *(word for text in grid for word in ("--set", text))]
-    trained = invoke(data_dir, tmp_path, *more)
-    check(trained, 0, "SIMULATED")
-    cells = json.loads(invoke(data_dir, tmp_path, *more, "--dry-run", "--json").stdout)["cells"]
-    assert len({row["folder"] for row in cells}) == len(cells) == 2
-    assert {row["status"] for row in cells} == {"done"}
-    losses = {row["config"]["devices"]: row["smallest_probe_loss"] for row in cells}
-    assert losses[2] == pytest.approx(losses[1], rel=1e-4)
-
-    def report(*words):
-        return invoked.invoke("report", "--runs-dir", tmp_path, *words)
-
-    rows = json.loads(report("--format", "json").stdout)["speedup"]
-    (simulated,) = (row for row in rows if row["simulated"])
-    assert "devices=2" in simulated["settings"]
-    assert (simulated["sampler"], simulated["variant"]) == ("ns", "")
-    assert {row["settings"].count("devices=2") for row in rows} == {0, 1}
-    assert "SIMULATED" in report().stdout
-    check(report("--verify"), 0)
