@@ -6,12 +6,14 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -22,12 +24,17 @@ from typer.testing import CliRunner
 from ncfbench import __main__ as entry
 from ncfbench.advice.arms import ArmProgress
 from ncfbench.catalog import SAMPLERS
+from ncfbench.catalog.presets import PRESETS
 from ncfbench.cli import app
 from ncfbench.config import complete, digest, merge
 from ncfbench.data import store
 from ncfbench.data.sources import SOURCES
+from ncfbench.floors import floor as floors
+from ncfbench.floors import kept as kept_floors
 from ncfbench.runs.progress import Progress
+from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.presets import preset_titles
+from ncfbench.training import run as training
 
 SMALL = [
     *("--encoder", "bow", "--batch-size", "64", "--epochs", "2"),
@@ -48,9 +55,9 @@ def test_prepare_run_report(tmp_path):
     check(invoke(*prepare), 0, "users 120", "links 1,500", "Fingerprint")
     check(invoke(*prepare), 0, "Already prepared")
     words = ["run", "--dataset", "synthetic", *SMALL, *data, *runs]
-    printed = invoke(*words, "--sampler", "iid")
-    check(printed, 0, "smallest probe loss", "full iteration", "test recall@50", "Records:")
-    assert "epoch   1.00" in printed.stderr
+    done = invoke(*words, "--sampler", "iid")
+    check(done, 0, "smallest probe loss", "full iteration", "test recall@50", "Records:")
+    assert "epoch   1.00" in done.stderr
     quiet = invoke(*words, "--sampler", "strat-ns", "--quiet", "--json")
     assert (quiet.exit_code, quiet.stderr) == (0, "")
     summary = json.loads(quiet.stdout)
@@ -65,11 +72,6 @@ def test_prepare_run_report(tmp_path):
     assert files == {"speedup.parquet", "recall.parquet"}
 
 
-def test_a_malformed_number_names_its_flag(locations):
-    result = invoke("run", "--dataset", "tiny", *locations, "--learning-rate", "fast")
-    check(result, 2, "Invalid value for '--learning-rate'")
-
-
 def test_a_configuration_file(locations, tmp_path):
     """Keys may have hyphens; flags go before the file."""
     lines = 'dataset = "tiny"', "batch-size = 64", 'sampler = "ns"', 'encoder = "mf"', "lambda = 4"
@@ -80,6 +82,8 @@ def test_a_configuration_file(locations, tmp_path):
     (written,) = Path(locations[3]).glob("*/config.json")
     config = json.loads(written.read_text())["config"]
     assert (config["learning_rate"], config["sampler"], config["lambda"]) == (1e30, "ns", 4.0)
+    malformed = invoke("run", *locations, "--learning-rate", "fast")
+    check(malformed, 2, "Invalid value for '--learning-rate'")
 
 
 def test_a_printed_configuration_reads_back(tmp_path):
@@ -88,15 +92,67 @@ def test_a_printed_configuration_reads_back(tmp_path):
     asked = complete(given | {"lambda": 3, "seed": 7, "stratum_size": 16})
     words = [word for name, value in given.items() for word in (f"--{name}", value)]
     words += ["--seed", "7", "--set", "lambda=3", "--set", "stratum_size=16"]
-    printed = invoke("run", *words, "--runs-dir", tmp_path / "r", "--print-config").stdout
-    document = tomllib.loads(printed)
+    text = invoke("run", *words, "--runs-dir", tmp_path / "r", "--print-config").stdout
+    document = tomllib.loads(text)
     assert document["lstm_units"] == 50
     assert not {"stratum_size", "gamma", "filters"} & set(document)
-    (file := tmp_path / "c.toml").write_text(printed)
+    (file := tmp_path / "c.toml").write_text(text)
     config = complete(merge(file=file)[0])
     assert (digest(config), config.devices) == (digest(asked), asked.devices)
-    assert invoke("run", "--config", file, "--print-config").stdout == printed
+    assert invoke("run", "--config", file, "--print-config").stdout == text
     assert list(tmp_path.iterdir()) == [file]
+
+
+def printed(*flags):
+    return tomllib.loads(invoke("run", *flags, "--print-config").stdout)
+
+
+def test_a_preset_lies_below_flags_and_files(tmp_path, monkeypatch):
+    """Settings of it that the encoder lacks are left out; programs name presets, too."""
+    (file := tmp_path / "own.toml").write_text("dimension = 40\n")
+    good = PRESETS["good"]
+    known = printed("--preset", "good", "--loss", "log", "--config", file)
+    assert known.items() >= (good | {"loss": "log", "dimension": 40}).items()
+    answer = invoke("run", "--preset", "good", "--encoder", "mf", "--print-config")
+    check(answer, 0, 'encoder = "mf"')
+    assert "changes nothing" not in answer.stderr
+    assert printed("--preset", "paper") == printed()
+    for preset in PRESETS.values():
+        config = complete(preset)
+        assert all(config.reads(config.settings[setting]) for setting in preset)
+    monkeypatch.setattr(training, "run_and_blend", run := Mock())
+    training.train(dataset="tiny", preset="good", dimension=40)
+    assert run.call_args.args[0] == complete(good | {"dataset": "tiny", "dimension": 40})
+    assert run.call_args.kwargs["fits_floors"]
+
+
+def test_a_run_ends_beside_the_floors(data_dir, tmp_path):
+    """Those of its data alone, in words and in JSON; without any, how to get some."""
+    data = tmp_path / "data"
+    without = shutil.ignore_patterns(kept_floors.FILE)  # other tests may have fitted some
+    shutil.copytree(data_dir / "tiny", data / "tiny", ignore=without)
+    words = ["run", "--dataset", "tiny", *SMALL, "--quiet", "--data-dir", data]
+    words += ["--runs-dir", tmp_path]
+    advice = "To see what is reached without training: "
+    check(invoke(*words), 0, advice)
+    (row,) = floors.floor("tiny", floors=["profile"], data_dir=data, say=lambda text: None).rows
+    kept, recall = data / "tiny" / kept_floors.FILE, row["test_recall_at_50"]
+    another = row | {"floor": "ridge", "data_fingerprint": "another"}
+    tables.write_rows(kept, [row, another], schemas.FLOOR)
+    answer = json.loads(invoke(*words, "--json").stdout)
+    (floor,) = answer["floors"]
+    assert (floor["floor"], floor["test_recall_at_50"]) == ("profile", recall)
+    gap, error = floor["above_by"], floor["above_by_error"]
+    assert gap == pytest.approx(answer["test_recall_at_50"] - recall)
+    word = "level" if abs(gap) <= 2 * error else "passes" if gap > 0 else "below"
+    assert floor["this_run"] == word
+    assert answer["blend"] is None, "recall of so few validation items is 1, and chooses no weight"
+    done = invoke(*words)
+    check(done, 0, f"Without training: profile {recall:.3f} (", "This run's recall@50, ")
+    assert f"profile ({gap:+.3f} ± {error:.3f})." in done.stdout
+    kept.write_bytes(b"damaged")
+    check(invoke(*words), 0, "Skipped floors.parquet: ", advice)
+    check(invoke(*words, "--preset", "good", "--again"), 0, "Without training: ", "ridge 0.")
 
 
 def test_settings_that_a_run_does_not_use_are_named(locations, tmp_path, monkeypatch):
@@ -256,24 +312,18 @@ def test_iterations_hardly_draw(monkeypatch):
 def test_a_race_shows_one_bar(monkeypatch):
     """The seconds spent of its budget, and the arm that trains with its iteration and measure."""
     monkeypatch.setattr("ncfbench.runs.progress.SHOWN_SECONDS", 0.0)
-    monkeypatch.setattr("ncfbench.runs.progress.SILENCE_SECONDS", 0.0)
-    screens = terminal(110), Console(file=io.StringIO(), width=400)
-    for screen in screens:
-        race = Progress(screen)
-        race.start(600, 0, "second")
-        arm = ArmProgress(SimpleNamespace(progress=race, clock=SimpleNamespace(spent=130.4)), "iid")
-        arm.begin("tiny mf sg iid", 900, 0)
-        recalls = {"validation_recall_at_50": 0.25, "test_recall_at_50": None}
-        arm.record({"probe_loss": 5.25} | recalls)
-        arm.advance(1200, 9.0)
-        if race.bars is not None:
-            race.bars.refresh()
-        race.end()
-        arm.end()
-    live, plain = map(shown_by, screens)
+    race = Progress(screen := terminal(110))
+    race.start(600, 0, "second")
+    arm = ArmProgress(SimpleNamespace(progress=race, clock=SimpleNamespace(spent=130.4)), "iid")
+    arm.begin("tiny mf sg iid", 900, 0)
+    recalls = {"validation_recall_at_50": 0.25, "test_recall_at_50": None}
+    arm.record({"probe_loss": 5.25} | recalls)
+    arm.advance(1200, 9.0)
+    race.bars.refresh()
+    race.end()
+    arm.end()
     measure = "iteration 1,200, validation recall@50 0.2500"
-    assert re.search(rf"iid \S+ 130/600 [-:0-9]+ left, {measure}", live)
-    assert f"iid, {measure}: second 130 of 600\n" in plain
+    assert re.search(rf"iid \S+ 130/600 [-:0-9]+ left, {measure}", shown_by(screen))
 
 
 def test_plain_progress_breaks_a_long_silence(monkeypatch):

@@ -100,17 +100,3 @@ def test_a_question_is_asked_again(asked, fixed, more):
     question = Question({"dataset": "citeulike"} | fixed, **more)
     asked(advise_command(question, 600.0, {"--data-dir": "a b"}))
     assert [again.name for again in asked.questions] == [question.name]
-
-
-def test_an_interrupt_names_the_command_that_continues(monkeypatch):
-    """Also before anything was saved; the command is accepted."""
-
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ncfbench.runs.plan.RunPlan.of", interrupted)
-        done = invoke("run", "--sampler", "ns", "--again")
-    assert done.exit_code == 130
-    assert "To continue from the last checkpoint" in done.output
-    Asked(monkeypatch)(*commands_in(done.output))
