@@ -10,6 +10,7 @@ from support.training import CHECKPOINT_DIGEST, FROM_SCRATCH
 
 from ncfbench.config import complete
 from ncfbench.data.assets.checkpoint import kept_path
+from ncfbench.errors import UsageError
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout, Rate, rates_of
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.scores import unit_vectors
@@ -117,18 +118,31 @@ def words_left(seed=0):
     return EncoderInput(jnp.arange(6), content.tokens, present, content.lengths), left
 
 
-def assert_defined(encoder, pooled):
+def assert_defined(encoder, pooled, *, has_dense=True, **settings):
     """An encoder is a dense layer on what a plain computation gives for the words left."""
     texts, left = words_left()
-    module = towers(small(encoder)).encoder
+    module = towers(small(encoder, **settings)).encoder
     parameters = arrays_of(module)
+    dense = parameters["dense"] if has_dense else {"kernel": np.eye(DIMENSION)}
     actual = jax.jit(module)(texts)
     for item, words in enumerate(left):
-        vector = 0 * parameters["dense"]["kernel"][:, 0]
+        vector = 0 * dense["kernel"][:, 0]
         if words or encoder == "cnn":
             vector = pooled(parameters, words, len(TEXTS[item]))
-        expected = linear(parameters["dense"], vector)
-        np.testing.assert_allclose(actual[item], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(actual[item], linear(dense, vector), rtol=1e-4, atol=1e-5)
+
+
+def test_bag_by_definition():
+    """A mean over the words that are left; a bare one has no parameters but the words'."""
+
+    def pooled(parameters, words, _):
+        assert len(parameters) == 1 + ("dense" in parameters)
+        return np.mean([parameters["words"]["embedding"][word] for _, word in words], axis=0)
+
+    assert_defined("bow", pooled)
+    assert_defined("bow", pooled, has_dense=False, bare_bag=True, word_dimension=DIMENSION)
+    with pytest.raises(UsageError, match=r"word_dimension = 3 .* Use --set word_dimension=4\."):
+        small("bow", bare_bag=True)
 
 
 def test_cnn_by_definition():

@@ -1,9 +1,11 @@
-"""The user tower of histories: vectors by definition, and the link that is left out."""
+"""Towers that read dense features and histories: their vectors by definition, dropped features, and
+the link that is left out of a history.
+"""
 
 from dataclasses import replace
-from itertools import islice
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -11,15 +13,84 @@ from support.processes import SMALL
 from support.training import Trial
 
 from ncfbench.auditing.exact import ExactObjective
+from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import prepare_dataset
+from ncfbench.errors import UsageError
+from ncfbench.models.dropout import FIRST_FEATURE, Dropout, Rate, rates_of
 from ncfbench.models.histories import Histories
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import link_loss
-from ncfbench.models.towers import Towers
 from ncfbench.sampling.batch import Listed, negative_ids
 from ncfbench.training.probe import Probe
 from ncfbench.training.step import Trainer
+
+
+def layers(parameters, features):
+    """Hidden layers and a dense one, in plain NumPy."""
+    hidden = parameters.get("hidden", {})
+    for place in range(len(hidden)):
+        layer = hidden[place]
+        features = np.maximum(features @ np.asarray(layer["kernel"]) + np.asarray(layer["bias"]), 0)
+    dense = parameters["dense"]
+    return np.asarray(features @ np.asarray(dense["kernel"]) + np.asarray(dense["bias"]))
+
+
+def test_features_by_definition(featured):
+    """An MLP of features; beside a text a linear map."""
+    nodes = np.arange(featured.n_items, dtype=np.int32)
+    for more in ({"encoder": "mlp", "mlp_units": 5, "mlp_layers": 2}, {"encoder": "bow"}):
+        trial = Trial(featured, SMALL | more)
+        parameters = jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1, trial.parameters)
+        config, embedder = trial.config, trial.embedder
+        items, of_items = embedder.items(parameters, nodes), parameters["encoder"]
+        if config.encoder == "mlp":
+            expected = layers(of_items["layers"], featured.item_features)
+        else:
+            silent = jax.tree.map(np.copy, parameters)
+            silent["encoder"]["layer"] = jax.tree.map(np.zeros_like, of_items["layer"])
+            without = embedder.items(silent, nodes)
+            expected = without + layers(of_items["layer"], featured.item_features)
+        np.testing.assert_allclose(items, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_dropped_features_are_zero_and_the_others_larger(featured):
+    """Of an item, whatever stands beside it; the same by its texts' vectors and in evaluation."""
+    items = np.array([5, 0, 3, 5], np.int32)
+    features, rate = np.asarray(featured.item_features), 0.5
+    for more in ({"encoder": "mlp", "mlp_layers": 0}, {"encoder": "bow", "word_dropout": 0.0}):
+        trial = Trial(featured, SMALL | more | {"feature_dropout": rate, "item_dropout": 0.0})
+        rates = rates_of(trial.config)
+        content, towers = trial.content, nnx.merge(trial.trainer.towers, trial.parameters)
+
+        @jax.jit
+        def embed(iteration, content=content, towers=towers, rates=rates):
+            return towers.items(items, content, Dropout(np.uint32(0), iteration, rates))
+
+        without = np.asarray(jax.jit(towers.items)(items, content))
+        layer = trial.parameters["encoder"]["layers" if "mlp_layers" in more else "layer"]["dense"]
+        kernel = np.asarray(layer["kernel"])
+        base = without - features[items] @ kernel
+        seen = set()
+        for iteration in range(8):
+            actual = np.asarray(embed(np.uint32(iteration)))
+            np.testing.assert_array_equal(actual[0], actual[3])
+            kept = Dropout(np.uint32(0), np.uint32(iteration)).keep(
+                jnp.asarray(items), features.shape[1], Rate.of(rate), FIRST_FEATURE
+            )
+            expected = base + (np.asarray(kept) * features[items] / (1 - rate)) @ kernel
+            np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+            seen |= {row.tobytes() for row in np.asarray(kept)}
+        assert len(seen) > 4, "other features in other iterations and items"
+
+
+def test_missing_texts_are_refused(featured):
+    silent = replace(featured, vocabulary=())
+    with pytest.raises(UsageError, match="reads texts, and tiny has none"):
+        Trainer.create(complete(SMALL | {"encoder": "cnn"}), silent)
+
+
+# Histories of users
 
 HISTORY = SMALL | {"user_tower": "history", "encoder": "mf", "history_items": 100}
 CASES = {
@@ -47,10 +118,7 @@ class HistoryTrial(Trial):
         if self.config.history_of != "ids":
             features = self.dataset.item_features
             mean = features[items].mean(axis=0) if len(items) else np.zeros(features.shape[1])
-            dense = tower["layers"]["dense"]
-            for layer in tower["layers"].get("hidden", {}).values():
-                mean = np.maximum(mean @ layer["kernel"] + layer["bias"], 0)
-            vector += mean @ dense["kernel"] + dense["bias"]
+            vector += layers(tower["layers"], mean)
         if self.config.own_vector:
             vector += tower["vectors"]["embedding"][user]
         return vector
@@ -90,7 +158,7 @@ LONG = pytest.mark.long
 @pytest.mark.parametrize(
     "history_of", ["both", *(pytest.param(of, marks=LONG) for of in ("ids", "content"))]
 )
-def test_vectors_by_definition(tiny_options, tmp_path, history_of):
+def test_histories_by_definition(tiny_options, tmp_path, history_of):
     """Some users have no training link; with a link left out, some have no other."""
     sizes = vars(tiny_options) | {"item_features": 6, "links": 300}
     sparse = prepare_dataset("synthetic", data_dir=tmp_path, say=lambda text: None, **sizes)
@@ -123,35 +191,6 @@ def test_the_audit_has_the_objective_and_the_gradient(featured, case):
     exact = ExactObjective(graph, trial.config, embedder)(parameters)
     assert Probe(graph, trial.config, embedder)(parameters) == pytest.approx(exact.value, rel=1e-5)
     trial.check_audit()
-
-
-def with_links(dataset, users, items):
-    graph = BipartiteGraph.from_links(users, items, dataset.n_users, dataset.n_items)
-    changed = replace(dataset)
-    vars(changed)["graph"] = graph
-    return changed
-
-
-@pytest.mark.parametrize("leaks", [True, False])
-def test_a_planted_leak(tiny, monkeypatch, leaks):
-    """Each user has one link: with it in the history the item is told, without it nothing is."""
-    rng = np.random.default_rng(0)
-    users = np.arange(tiny.n_users, dtype=np.int32)
-    dataset = with_links(tiny, users, rng.integers(0, 20, tiny.n_users).astype(np.int32))
-    trial = HistoryTrial(dataset, sampler="ns", loss="softmax", user_l2=0.0, item_dropout=0.0)
-    if leaks:
-        whole = Towers.users
-        monkeypatch.setattr(Towers, "users", lambda self, *ids, left_out=None: whole(self, *ids))
-    trainer, state = Trainer.create(trial.config, dataset)
-    losses = []
-    for batch in islice(trial.batches(), 150):
-        even = float(np.mean(np.log1p(len(batch.pos_user) * batch.negatives.weight.sum(axis=1))))
-        state, loss = trainer.step(state, batch, trial.content)
-        losses.append(float(loss) / even)
-    if leaks:
-        assert losses[-1] < 0.3
-    else:
-        np.testing.assert_allclose(losses, 1, rtol=1e-5)
 
 
 def test_of_long_histories_a_sample_counts():
