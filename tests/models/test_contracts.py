@@ -1,80 +1,82 @@
 """Contracts of plug-ins: what is wrong is named before a folder is made."""
 
+from pathlib import Path
+
+import jax.numpy as jnp
+import optax
 import pytest
+from flax import nnx
 from support.processes import SMALL
 
 from ncfbench.config import Locations, complete
 from ncfbench.errors import UsageError
 from ncfbench.models.contracts import require_contracts
+from ncfbench.models.losses import Pairwise, Pointwise
 from ncfbench.runs.plan import RunPlan
 from ncfbench.training.run import run
 
-MODULE = """
-import jax.numpy as jnp
-import optax
-from flax import nnx
-from ncfbench.models.losses import Pairwise, Pointwise
 
 class Right(nnx.Module):
     width = 0
 
     def __init__(self, config, data, *, rngs):
         self.words = nnx.Embed(data.words + 1, config.dimension + self.width, rngs=rngs)
+        self.hidden = nnx.Linear(config.dimension, config.dimension, rngs=rngs)
 
     def __call__(self, texts):
         return (self.words(texts.tokens) * texts.present[..., None]).sum(axis=1)
 
+
 class Wide(Right):
     width = 3
+
 
 class Fails(Right):
     def __call__(self, texts):
         return super().__call__(texts) @ jnp.ones((3, 4))  # LINE
 
-class BiasLeaks(Right):
-    def __init__(self, config, data, *, rngs):
-        super().__init__(config, data, rngs=rngs)
-        self.hidden = nnx.Linear(config.dimension, config.dimension, rngs=rngs)
 
+class BiasLeaks(Right):
     def __call__(self, texts):
         words = self.words(texts.tokens) * texts.present[..., None]
         return nnx.relu(self.hidden(words)).sum(axis=1)
 
+
 class ByTokens(Right):
-    # By the words' ids, not by ``present``: right, as padding is 0.
+    """By the words' ids, not by ``present``: right, as padding is 0."""
+
     def __call__(self, texts):
         words = jnp.where(texts.tokens[..., None] > 0, self.words(texts.tokens), 0)
         return words.sum(axis=1) / jnp.maximum(texts.lengths, 1)[:, None]
+
 
 class Empty(Right):
     def __call__(self, texts):
         return super().__call__(texts) / texts.lengths[:, None]
 
-class Rowless(Pairwise):
-    def pair(self, positive, negative):
-        return jnp.maximum(negative - positive + 0.5, 0)
 
-    def rows(self, positive, negative, weight, lambda_):
-        return jnp.sum(weight * self.pair(positive[:, None], negative))
+def pairwise(pair, **more):
+    return type("Margin", (Pairwise,), {"pair": lambda _, *scores: pair(*scores)} | more)
 
-class RightLoss(Rowless):
-    rows = Pairwise.rows
 
-class Swapped(RightLoss):
-    def pair(self, positive, negative):
-        return super().pair(negative, positive)
+def margin(positive, negative):
+    return jnp.maximum(negative - positive + 0.5, 0)
 
-class Constant(RightLoss):
-    def pair(self, positive, negative):
-        return super().pair(0 * positive, negative)
 
-class Overflows(RightLoss):
-    def pair(self, positive, negative):
-        return jnp.log(1 + jnp.exp(2 * (negative - positive)))
+def sums(loss, positive, negative, weight, lambda_):
+    return jnp.sum(weight * loss.pair(positive[:, None], negative))
 
-class Unweighted(RightLoss):
-    def rows(self, positive, negative, weight, lambda_):
-        return self.pair(positive[:, None], negative).mean(axis=-1)
+
+def means(loss, positive, negative, weight, lambda_):
+    return loss.pair(positive[:, None], negative).mean(axis=-1)
+
+
+RightLoss = pairwise(margin)
+Rowless, Unweighted = pairwise(margin, rows=sums), pairwise(margin, rows=means)
+Swapped = pairwise(lambda positive, negative: margin(negative, positive))
+Constant = pairwise(lambda positive, negative: margin(0 * positive, negative))
+Overflows = pairwise(lambda positive, negative: jnp.log(1 + jnp.exp(2 * (negative - positive))))
+
 
 class Huber(Pointwise):
     def positive(self, scores):
@@ -83,15 +85,16 @@ class Huber(Pointwise):
     def negative(self, scores):
         return optax.losses.huber_loss(scores, jnp.zeros_like(scores))
 
-class AlikeTerms(Huber):
-    def negative(self, scores):
-        return self.positive(scores)
 
-"""
-LINE = next(n for n, line in enumerate(MODULE.splitlines(), 1) if "# LINE" in line)
+class AlikeTerms(Huber):
+    negative = Huber.positive
+
+
+LINES = Path(__file__).read_text("utf-8").splitlines()
+LINE = next(number for number, line in enumerate(LINES, 1) if "# LINE" in line)
 WRONG = [
     ("encoder", "Wide", "returns float32[7, 11] for 7 items, and it must return"),
-    ("encoder", "Fails", f"fails (shaped.py, line {LINE}): TypeError: dot_general"),
+    ("encoder", "Fails", f"fails (test_contracts.py, line {LINE}): TypeError: dot_general"),
     ("encoder", "BiasLeaks", "gives a text another vector where more padding follows its last"),
     ("encoder", "Empty", "returns vectors that are not finite"),
     ("loss", "Rowless", "returns float32[] for 24 links of 3 negatives, and it must return"),
@@ -104,32 +107,21 @@ WRONG = [
 RIGHT = [{"encoder": "Right", "loss": "RightLoss"}, {"encoder": "ByTokens"}, {"loss": "Huber"}]
 
 
-@pytest.fixture(autouse=True)
-def module(tmp_path, monkeypatch):
-    (tmp_path / "plugins").mkdir()
-    (tmp_path / "plugins" / "shaped.py").write_text(MODULE)
-    monkeypatch.syspath_prepend(str(tmp_path / "plugins"))
-
-
 def settings(**choices):
-    plugins = {kind: f"shaped:{name}" for kind, name in choices.items()}
+    plugins = {kind: f"{__name__}:{name}" for kind, name in choices.items()}
     return complete(SMALL | {"sampler": "ns"} | plugins)
 
 
 @pytest.mark.parametrize(("kind", "name", "message"), WRONG)
-def test_a_broken_contract_is_named(tiny, kind, name, message):
+def test_a_broken_contract_is_named(data_dir, tmp_path, kind, name, message):
+    """Before a folder is made."""
     with pytest.raises(UsageError) as caught:
-        require_contracts(settings(**{kind: name}), tiny)
-    assert f"The {kind} shaped:{name} {message}" in str(caught.value)
+        run(RunPlan.of(settings(**{kind: name}), Locations(data_dir, tmp_path)))
+    assert f"The {kind} {__name__}:{name} {message}" in str(caught.value)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("choices", RIGHT)
 def test_right_plug_ins_pass(tiny, choices):
     """Any mask, flat regions, and distances to a target score too."""
     require_contracts(settings(**choices), tiny)
-
-
-def test_no_folder_is_made(data_dir, tmp_path):
-    with pytest.raises(UsageError, match="shaped:Wide returns"):
-        run(RunPlan.of(settings(encoder="Wide"), Locations(data_dir, tmp_path / "runs")))
-    assert not (tmp_path / "runs").exists()
