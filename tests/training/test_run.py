@@ -1,29 +1,34 @@
-"""A whole run: its records, that it repeats, when it is refused, and how it can fail."""
+"""A whole run: its records, that it repeats, in turns, when it is refused, and how it can fail."""
 
 import errno
 import os
+from contextlib import contextmanager
 from dataclasses import replace
+from operator import methodcaller
 
+import jax
 import numpy as np
 import pytest
-from support.training import SMALL, Said, StopAt, Trial, ends_of, figures, skippable_clock, train
+from support.training import SMALL, Said, Trial, ends_of, figures, interrupt, skippable_clock, train
 
 from ncfbench import prepare
 from ncfbench.config import Locations, complete
+from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DataError, DivergedError, Interrupted, UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import folder as runs
 from ncfbench.runs.plan import RunPlan
-from ncfbench.runs.progress import Progress
-from ncfbench.storage import locks
+from ncfbench.storage import free_space, locks, tables
+from ncfbench.training import limits
 from ncfbench.training import run as training
 from ncfbench.training import train as loops
-from ncfbench.training.step import Trainer
+from ncfbench.training.step import Trainer, state_shapes
 from ncfbench.training.train import Run
 from ncfbench.training.trained import restore_trained
 from ncfbench.training.turns import Turns
 
 SHORT = {"encoder": "mf", "epochs": 1}
+LONG = pytest.mark.long
 
 
 def test_a_run_leaves_its_records(whole, tiny):
@@ -34,12 +39,14 @@ def test_a_run_leaves_its_records(whole, tiny):
     ends, summary = ends_of(tiny), whole.summary
     assert summary["status"] == "finished"
     assert summary["iterations"] == summary["planned_iterations"] == ends[-1]
-    evaluated = [row for row in whole.curve if row["test_recall_at_50"] is not None]
-    assert [row["iteration"] for row in evaluated] == ends
-    assert [row["epoch"] for row in evaluated] == [1, 2, 3]
+    evaluated = {
+        row["iteration"]: row["epoch"]
+        for row in whole.curve
+        if row["test_recall_at_50"] is not None
+    }
+    assert evaluated == dict(zip(ends, (1, 2, 3), strict=True))
     iterations = [row["iteration"] for row in whole.curve]
-    assert iterations[0] == 0
-    assert iterations == sorted(set(iterations))
+    assert iterations == sorted({0, *iterations})
     assert whole.curve[-1]["probe_loss"] < 0.9 * whole.curve[0]["probe_loss"]
     assert summary["data_fingerprint"] == tiny.fingerprint
     assert summary["environment_key"] == whole.environment["key"]
@@ -93,7 +100,7 @@ def test_the_same_command_continues_its_run_and_no_other(data_dir, tmp_path):
     """The folder is that of settings, data and devices; a held one is refused."""
     small = SHORT | {"epochs": 2}
     with pytest.raises(Interrupted) as caught:
-        train(data_dir, tmp_path, progress=StopAt(5), **small)
+        train(data_dir, tmp_path, progress=Said(5), **small)
     (folder,) = tmp_path.iterdir()
     assert caught.value.folder == folder
     refused = pytest.raises(UsageError, match="Another process is writing")
@@ -132,36 +139,39 @@ def test_a_run_is_held_before_it_is_there(tiny, tmp_path, monkeypatch):
         assert seen == [[]]
 
 
+@contextmanager
 def turns_of(dataset, config, locations):
-    """Return turns of runs that may not fail."""
+    """Open a run that stops at its probes alone and may not fail."""
     content = DeviceContent.of(dataset, [config])
-    return Turns(dataset, content, locations, lambda: False, pytest.fail)
+    with Turns(dataset, content, locations, lambda: False, pytest.fail) as turns:
+        turns.open("", config, stops_at_epochs=False)
+        yield turns, turns.runs[""]
 
 
 @pytest.mark.usefixtures("by_row")
-@pytest.mark.parametrize("optimizer", ["row-adam", pytest.param("adam", marks=pytest.mark.long)])
-def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, optimizer):
-    """Cut, evaluated between probes and continued, it ends as one that trained alone."""
+@pytest.mark.parametrize("optimizer", ["row-adam", pytest.param("adam", marks=LONG)])
+def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, monkeypatch, optimizer):
+    """Cut, evaluated between probes and continued, it ends as one that trained alone. A turn has
+    the iterations of 1/16 s that fit into its seconds, and one at least.
+    """
+    skippable_clock(monkeypatch, lambda config: 1 / 16)
     config = complete(SMALL | {"sampler": "ns", "optimizer": optimizer, "user_tower": "history"})
-    locations = Locations(data_dir, tmp_path / "turns")
     alone = training.run(RunPlan.of(config, Locations(data_dir, tmp_path / "alone")))
-    stops = [0.0, 0.004, 0.0, 0.0, 0.01]
+    stops = (0.0, 0.2, 0.01, 0.0, 0.4)
     for cut in (7, 10**3):
-        with turns_of(tiny, config, locations) as turns:
-            turns.open("", config, stops_at_epochs=False)
-            run = turns.runs[""]
-            folder = run.recorder.folder
+        with turns_of(tiny, config, Locations(data_dir, tmp_path / "turns")) as (turns, run):
             for turn in range(cut):
-                seconds = stops[turn % len(stops)]
-                if turns.take("", lambda run, seconds=seconds: run.train_for(seconds)):
+                seconds, before = stops[turn % len(stops)], run.iteration
+                if turns.take("", methodcaller("train_for", seconds)):
                     break
+                assert run.iteration - before == max(round(16 * seconds), 1)
                 if turn % 3 == 0:
                     turns.take("", Run.evaluate)
                     assert run.is_evaluated
             turns.save()
             if turns.runs:
-                assert_kept_best(runs.read(folder), tiny)
-    ended = runs.read(folder)
+                assert_kept_best(runs.read(run.recorder.folder), tiny)
+    ended = runs.read(run.recorder.folder)
     assert ended.summary["status"] == "finished"
     last = ended.summary["iterations"]
     assert last == alone.summary["iterations"]
@@ -184,30 +194,6 @@ def assert_kept_best(record, dataset):
     (row,) = (row for row in record.curve if row["iteration"] == best.iteration)
     for split in ("validation", "test"):
         assert evaluations[split].figures["recall_at_50"] == row[f"{split}_recall_at_50"]
-
-
-def test_a_turn_ends_by_the_clock(tiny, data_dir, tmp_path, monkeypatch):
-    """Of iterations of 1/16 s three fit into 0.2 s, and none into 0.01."""
-    step, seconds = Trainer.step, [0.0]
-
-    def slow(*arguments):
-        seconds[0] += 1 / 16
-        return step(*arguments)
-
-    monkeypatch.setattr(Trainer, "step", slow)
-    monkeypatch.setattr("time.perf_counter", lambda: seconds[0])
-    monkeypatch.setattr("time.perf_counter_ns", lambda: int(seconds[0] * 1e9))
-    config, trained = complete(SMALL | {"sampler": "ns", "probe_every": 1000}), []
-    with turns_of(tiny, config, Locations(data_dir, tmp_path)) as turns:
-        turns.open("", config, stops_at_epochs=False)
-        run = turns.runs[""]
-        for limit in (0.2, 0.01, 0.2):
-            before = run.iteration
-            turns.take("", lambda run, limit=limit: run.train_for(limit))
-            trained.append(run.iteration - before)
-        assert run.iteration_seconds == 1 / 16
-        assert run.recorder.last_row is None
-    assert trained == [3, 1, 3]
 
 
 def test_divergence_names_the_iteration_and_keeps_rows(data_dir, tmp_path):
@@ -235,7 +221,7 @@ def test_a_full_disk_is_said_and_loses_nothing(data_dir, tmp_path, monkeypatch):
     assert train(data_dir, tmp_path, **SHORT).summary["status"] == "finished"
 
 
-@pytest.mark.long
+@LONG
 def test_recall_on_cold_items_is_far_above_chance(tmp_path):
     config = complete({"dataset": "synthetic", "loss": "hinge", "epochs": 4})
     record = training.run(RunPlan.of(config, Locations(tmp_path, tmp_path / "r")))
@@ -246,50 +232,100 @@ def test_recall_on_cold_items_is_far_above_chance(tmp_path):
 def test_a_run_stops_at_its_probes_alone(tiny, tmp_path, data_dir):
     """It is evaluated where it is asked to, once, and at its end."""
     config = complete(SMALL | {"sampler": "ns", "probe_every": 20, "epochs": 2})
-    records = []
-    for stops in (True, False):
-        with turns_of(tiny, config, Locations(data_dir, tmp_path / str(stops))) as turns:
-            turns.open("", config, stops_at_epochs=stops)
-            folder = turns.runs[""].recorder.folder
+    with turns_of(tiny, config, Locations(data_dir, tmp_path)) as (turns, run):
+        while turns.runs:
             turns.take("", lambda run: next(loops.train(run)))
-            for _ in range(0 if stops else 2):
+            for _ in range(2 if run.iteration == 20 else 0):
                 turns.take("", Run.evaluate)
-            while turns.runs:
-                turns.take("", lambda run: next(loops.train(run)))
-        records.append(runs.read(folder))
-    often, rarely = ({row["iteration"]: row for row in record.curve} for record in records)
-    last = max(often)
-    assert list(rarely) == [*range(0, last, 20), last]
-    assert all(rarely[at]["probe_loss"] == often[at]["probe_loss"] for at in rarely)
-    evaluated = [at for at in rarely if rarely[at]["test_recall_at_50"] is not None]
-    assert evaluated == [20, last]
-    assert often[20]["test_recall_at_50"] is None
-    kinds = [row["kind"] for row in records[1].timing]
+    record, last = runs.read(run.recorder.folder), ends_of(tiny, 2)[-1]
+    recalls = {row["iteration"]: row["test_recall_at_50"] for row in record.curve}
+    assert list(recalls) == [*range(0, last, 20), last]
+    assert [at for at in recalls if recalls[at] is not None] == [20, last]
+    kinds = [row["kind"] for row in record.timing]
     assert kinds.count("evaluation") == 2
     assert "step" not in kinds
 
 
-def test_a_run_stops_patience_after_its_best(tmp_path, monkeypatch):
+def test_a_run_stops_patience_after_its_best(tmp_path):
     """And says so. Its curve is the beginning of a longer run's, bit for bit; so too where it was
     cut.
     """
-    said = []
-    monkeypatch.setattr(Progress, "say", lambda self, text: said.append(text))
-    fast = {"epochs": 0, "patience": 2, "learning_rate": 0.3}
     prepare("synthetic", name="tiny", data_dir=tmp_path, users=120, items=900, links=4000)
-    record = train(tmp_path, tmp_path / "a", **fast)
+    fast, said = {"epochs": 0, "patience": 2, "learning_rate": 0.3}, Said()
+    record = train(tmp_path, tmp_path / "a", progress=said, **fast)
     epochs = int(record.summary["epochs"])
     assert (record.summary["status"], epochs) == ("finished", record.summary["reported_epoch"] + 2)
     stopped = f"Stopped after epoch {epochs}: validation recall has not risen for 2 epochs."
-    assert stopped in said
-    said.clear()
-    longer = train(tmp_path, tmp_path / "b", **fast | {"epochs": epochs + 1})
-    assert stopped not in said
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, tmp_path / "c", progress=StopAt(record.curve[-2]["iteration"] + 1), **fast)
-    again = train(tmp_path, tmp_path / "c", **fast)
-    curve, other, resumed = (
-        [row["probe_loss"] for row in run.curve] for run in (record, longer, again)
+    assert said.texts.count(stopped) == 1
+    longer = train(tmp_path, tmp_path / "b", progress=said, **fast | {"epochs": epochs + 1})
+    assert said.texts.count(stopped) == 1
+    interrupt(tmp_path, tmp_path / "c", record.curve[-2]["iteration"] + 1, **fast)
+    resumed = train(tmp_path, tmp_path / "c", **fast)
+    curve, other, again = (
+        [row["probe_loss"] for row in run.curve] for run in (record, longer, resumed)
     )
-    assert curve == other[: len(curve)] == resumed
+    assert curve == other[: len(curve)] == again
     assert longer.summary["reported_epoch"] == record.summary["reported_epoch"]
+
+
+# Refused before a folder is made: by plans, or once JAX is there
+
+
+@pytest.mark.parametrize(("features", "is_read"), [("add", True), ("ignore", False)])
+def test_a_run_keeps_the_seconds_of_derived_features(tmp_path, features, is_read):
+    sizes = {"users": 60, "items": 90, "links": 900, "topics": 5, "vocabulary_size": 70}
+    data = prepare("synthetic", name="x", data_dir=tmp_path, say=lambda text: None, lsa=4, **sizes)
+    config = complete(SMALL | {"dataset": "x", "features": features})
+    with runs.held(tmp_path / "runs", config, data) as folder:
+        document = tables.read_json(folder / "config.json")
+    assert document.get("feature_seconds") == (data.feature_seconds if is_read else None)
+
+
+def test_missing_devices_make_no_folder(data_dir, tmp_path):
+    plan = RunPlan.of(complete(SMALL | {"devices": 16}), Locations(data_dir, tmp_path / "runs"))
+    with pytest.raises(UsageError, match="JAX has 8 cpu here. Use --devices 8"):
+        training.run(plan)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"optimizer": "row-adam"}, {"user_tower": "history"}, {"devices": 8}], ids=str
+)
+def test_a_state_that_exceeds_the_memory_is_refused(tiny, tmp_path, monkeypatch, more):
+    """To the byte: state, gradients and content. A container's limit counts."""
+    config = complete(SMALL | more)
+    trainer, state = Trainer.create(config, tiny)
+    devices = jax.devices() if config.devices > 1 else jax.devices()[:1]
+    needed = max(
+        sum(
+            shard.data.nbytes
+            for leaf in [*jax.tree.leaves(state), *jax.tree.leaves(state.parameters)]
+            for shard in leaf.addressable_shards
+            if shard.device == device
+        )
+        for device in devices
+    )
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state.parameters):
+        needed -= leaf.nbytes * (tuple(key.key for key in path) in trainer.optimizer.tables)
+    needed += sum(array.nbytes for array in jax.tree.leaves(DeviceContent.of(tiny, [config])))
+    monkeypatch.setattr(limits, "memory_limit", lambda: needed)
+    limits.layout_for(config, tiny)
+    monkeypatch.setattr(free_space, "CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(limits, "memory_limit", free_space.memory_limit)
+    limits.layout_for(config, tiny)
+    (tmp_path / "memory.max").write_text(f"{needed - 1}\n")
+    with pytest.raises(UsageError, match="Use a smaller --dimension"):
+        limits.layout_for(config, tiny)
+
+
+def test_shapes_need_no_memory(tiny):
+    """A table of 2^31 numbers for the users is refused without making it."""
+    huge = replace(complete(SMALL | {"encoder": "mf"}), dimension=2**31 // tiny.n_users)
+    shapes = state_shapes(huge, tiny)
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes.parameters)) >= 2**31
+
+
+def test_several_processes_need_the_command(data_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(ProcessGroup, "current", lambda: ProcessGroup(index=1, count=2))
+    with pytest.raises(UsageError, match="ncfbench run --coordinator"):
+        training.train(data_dir=data_dir, runs_dir=tmp_path, **SMALL)
