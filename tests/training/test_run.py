@@ -231,16 +231,17 @@ def test_recall_on_cold_items_is_far_above_chance(tmp_path):
 
 def test_a_run_stops_at_its_probes_alone(tiny, tmp_path, data_dir):
     """It is evaluated where it is asked to, once, and at its end."""
-    config = complete(SMALL | {"sampler": "ns", "probe_every": 20, "epochs": 2})
+    every, *_, last = ends_of(tiny)
+    config = complete(SMALL | {"sampler": "ns", "probe_every": every})
     with turns_of(tiny, config, Locations(data_dir, tmp_path)) as (turns, run):
         while turns.runs:
             turns.take("", lambda run: next(loops.train(run)))
-            for _ in range(2 if run.iteration == 20 else 0):
+            for _ in range(2 if run.iteration == 2 * every else 0):
                 turns.take("", Run.evaluate)
-    record, last = runs.read(run.recorder.folder), ends_of(tiny, 2)[-1]
+    record = runs.read(run.recorder.folder)
     recalls = {row["iteration"]: row["test_recall_at_50"] for row in record.curve}
-    assert list(recalls) == [*range(0, last, 20), last]
-    assert [at for at in recalls if recalls[at] is not None] == [20, last]
+    assert list(recalls) == [*range(0, last, every), last]
+    assert [at for at in recalls if recalls[at] is not None] == [2 * every, last]
     kinds = [row["kind"] for row in record.timing]
     assert kinds.count("evaluation") == 2
     assert "step" not in kinds
