@@ -1,7 +1,11 @@
-"""Evaluation against brute force: scores in blocks, ranks of held-out items and links."""
+"""Evaluation against brute force, scores in blocks, ranks of held-out items and links; and the probe
+beside the exact objective of audits.
+"""
 
 import re
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.cli import check, invoke
@@ -9,6 +13,8 @@ from support.training import SMALL, Trial
 
 from ncfbench.advice.pipeline import require_recall
 from ncfbench.advice.question import Question
+from ncfbench.auditing.exact import ExactObjective
+from ncfbench.config import complete
 from ncfbench.data.options import HOLD_OUTS
 from ncfbench.errors import UsageError
 from ncfbench.floors.task import HeldOut, Task
@@ -20,6 +26,7 @@ from ncfbench.storage import schemas, tables
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training.evaluation import scores_of
 from ncfbench.training.inference import Embedder
+from ncfbench.training.probe import Probe, ProbeLinks
 
 
 @pytest.mark.parametrize("size", [1, 3, 20])
@@ -148,3 +155,58 @@ def test_a_run_on_held_out_links_is_reported(linked_dir, tmp_path):
     check(reported, 0, "Recall@50 on test links", *told_apart)
     assert not re.search("(test|validation|held-out|cold) items", trained.output + reported.output)
     check(invoke("describe", "tiny", *folders[:2]), 0, HOLD_OUTS["links"])
+
+
+# The probe
+
+PROBED = {"dimension": 5, "word_dimension": 6, "encoder": "bow"}
+
+
+@pytest.mark.parametrize(
+    ("loss", "noise", "mask"),
+    [
+        ("sg", "unigram", True),
+        ("mse", "0.5", False),
+        ("log", "unigram", True),
+        ("hinge", "0.5", False),
+        ("softmax", "unigram", True),
+    ],
+)
+def test_exact_probe_is_the_objective(tiny, loss, noise, mask):
+    """Audits compare theirs with L written out."""
+    settings = {"loss": loss, "noise": noise, "mask": mask, "user_l2": 0.01}
+    trial = Trial(tiny, PROBED | settings)
+    probe = Probe(tiny.graph, trial.config, trial.embedder)
+    assert len(probe.links.user) == tiny.graph.n_links
+    exact = ExactObjective(tiny.graph, trial.config, trial.embedder)(trial.parameters)
+    assert probe(trial.parameters) == pytest.approx(exact.value, rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["sg", "softmax"])
+def test_sampled_probe_is_unbiased(tiny, monkeypatch, loss):
+    """The mean over twelve draws is within four standard errors of the exact sum."""
+    trial = Trial(tiny, PROBED | {"loss": loss, "probe_links": 300, "probe_negatives": 20})
+    config, embedder, parameters = trial.config, trial.embedder, trial.parameters
+    # Larger vectors, so that the links' losses differ and a wrong weight would show.
+    parameters["user_tower"] = jax.tree.map(lambda leaf: 30 * leaf, parameters["user_tower"])
+    exactly = Probe(tiny.graph, config, embedder)(parameters)
+    monkeypatch.setattr("ncfbench.training.probe.EXACT_TERMS", 0)
+    values = []
+    for seed in range(12):
+        monkeypatch.setattr("ncfbench.training.probe.PROBE_SEED", seed)
+        sampled = Probe(tiny.graph, config, embedder)
+        columns = 20 if loss == "sg" else len(sampled.links.nodes)
+        assert sampled.links.weight.shape == (300, columns)
+        values.append(sampled(parameters))
+    error = np.std(values, ddof=1) / len(values) ** 0.5
+    assert abs(np.mean(values) - exactly) < 4 * error
+    assert 0 < error < 0.05 * exactly
+
+
+def test_the_probe_ignores_sampler_and_seed(tiny, monkeypatch):
+    monkeypatch.setattr("ncfbench.training.probe.EXACT_TERMS", 0)
+    one = ProbeLinks.choose(tiny.graph, complete({"sampler": "iid", "seed": 0}))
+    two = ProbeLinks.choose(tiny.graph, complete({"sampler": "strat-ns", "seed": 9}))
+    for left, right in zip(one, two, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert jnp.isfinite(one.weight).all()
