@@ -30,25 +30,16 @@ def test_startup_is_what_steps_do_not_take(startup, pace, steps):
     assert [at for at, _ in points] == pytest.approx([pace * step for step in steps], abs=1e-6)
 
 
-def test_lines_without_a_step_count_as_evenly_spaced():
+def test_startup_by_hand():
+    """Lines without a step count as evenly spaced. One line alone takes the start-up of others, but
+    not more than the time to it. A line before training ends the start-up.
+    """
     piece = lines(3.0, 2.0, [1, 2, 3, 4], numbered=False)
-    assert startup_of(piece) == pytest.approx(3.0)
-    assert startup_of(piece[:1]) == 0
-
-
-def test_one_line_alone_takes_the_startup_of_others():
-    """But not more than the time to that line; two lines tell."""
-    piece = lines(3.0, 2.0, [1, 2], numbered=False)
-    assert startup_of(piece[:1], expected=2.0) == 2.0
-    assert startup_of(piece[:1], expected=9.0) == 5.0
-    assert startup_of(piece, expected=9.0) == 3.0
+    assert [startup_of(piece, 9.0), startup_of([])] == pytest.approx([3, 0])
+    assert [startup_of(piece[:1], expected) for expected in (0.0, 2.0, 9.0)] == [0, 2, 5]
+    assert [startup_of(lines(4.0, 1.0, steps)) for steps in ([0, 5], [0])] == [4, 4]
     assert Timeline([], 4.0).startup_seconds == 4.0
     assert Timeline(piece[:1], 4.0).points() == [(1.0, 1.0)]
-
-
-def test_a_line_before_training_ends_the_startup():
-    for steps in ([0, 5], [0]):
-        assert startup_of(lines(4.0, 1.0, steps)) == 4.0
 
 
 class Growing(list):

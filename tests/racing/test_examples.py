@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shlex
 import sys
 from pathlib import Path
 
@@ -14,21 +13,21 @@ from ncfbench.racing.metric import Metric
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+SHELL = "sh {}/race_in_shell.sh {{pace}}", "6s --target 0.5 --try pace=0.2,2", "pace=0.2"
+TORCH = (
+    f"{sys.executable} {{}}/race_in_pytorch.py {{{{lr}}}}",
+    *("90s --target 0.9 --try lr=1e-5,1e-2", "lr=1e-2"),
+)
+
+
 @pytest.mark.parametrize(
-    ("program", "package", "words", "best"),
-    [
-        ("sh {}/race_in_shell.sh {{pace}}", None, "6s --target 0.5 --try pace=0.2,2", "pace=0.2"),
-        (
-            f"{sys.executable} {{}}/race_in_pytorch.py {{{{lr}}}}",
-            *("torch", "90s --target 0.9 --try lr=1e-5,1e-2", "lr=1e-2"),
-        ),
-    ],
-    ids=["shell", "pytorch"],
+    ("package", "case"), [(None, SHELL), ("torch", TORCH)], ids=["shell", "pytorch"]
 )
 @pytest.mark.long_cases("shell")
-def test_an_example_races(program, package, words, best):
+def test_an_example_races(package, case):
     if package:
         pytest.importorskip(package)
+    program, words, best = case
     race_to(best, program.format(EXAMPLES), *words.split())
 
 
@@ -53,27 +52,15 @@ def test_the_sentence_transformers_example_races(tmp_path):
     race_to("loss=", command, "3m", "--target", "0.9", "--try", losses)
 
 
-RUN = "run --dataset tiny --encoder bow --sampler ns --quiet --log-metrics"
-
-
 def test_a_run_prints_lines_that_a_race_reads(data_dir, tmp_path):
-    more = "--epochs 2 --batch-size 64 --set dimension=8 --set word_dimension=8"
+    words = "run --dataset tiny --encoder bow --sampler ns --quiet --log-metrics --epochs 2"
+    more = "--batch-size 64 --set dimension=8 --set word_dimension=8"
     where = ["--data-dir", data_dir, "--runs-dir", tmp_path]
-    done = invoke(*RUN.split(), *more.split(), *where)
+    done = invoke(*words.split(), *more.split(), *where)
     check(done, 0)
     losses, recalls = (
         [*filter(None, map(Metric.of(name).read, done.stdout.splitlines()))]
         for name in ("probe_loss", "test_recall_at_50")
     )
-    assert len(losses) > 3
-    assert losses[0].step == 0
+    assert (losses[0].step, len(losses) > 3, len(recalls)) == (0, True, 2)
     assert losses[-1].value < losses[0].value
-    assert len(recalls) == 2
-
-
-@pytest.mark.long
-def test_runs_of_this_program_race(data_dir, tmp_path):
-    where = f"--data-dir {shlex.quote(str(data_dir))} --runs-dir {tmp_path}"
-    command = f"{sys.executable} -m ncfbench {RUN} --epochs 40 {where} --learning-rate {{rate}}"
-    words = ["--minimize", "--metric", "probe_loss", "--try", "rate=1e-6,1e-2"]
-    race_to("rate=1e-2", command, "60s", *words)

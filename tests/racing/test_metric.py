@@ -1,8 +1,9 @@
-"""Lines that hold a metric, and whether less or more of it is better."""
+"""Lines that hold a metric, their numbers, and whether less or more of it is better."""
 
 import json
 import math
 import random
+import re
 import shlex
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from ncfbench.errors import UsageError
 from ncfbench.racing.direction import chance_of, is_less_better, trend
 from ncfbench.racing.metric import Line, Metric, log_metric
+from ncfbench.racing.numerals import number_at, number_of
 
 
 @pytest.mark.parametrize(
@@ -26,7 +28,6 @@ from ncfbench.racing.metric import Line, Metric, log_metric
         (None, '{"flag": true, "note": "x"}', None),
         (None, "{not json}", None),
         (None, "[1]", None),
-        ("recall@50=([0-9.]+)", "epoch 3 recall@50=0.31 ok", Line(0.31)),
         (
             r"step (?P<step>\d+).* v (?P<value>\S+) after (\S+) s",
             "step 7: v -1e-3 after 2 s",
@@ -45,7 +46,6 @@ from ncfbench.racing.metric import Line, Metric, log_metric
         ("recall=([-0-9.]+)", "recall=\u22120.5", Line(-0.5)),
         ("r2=([0-9.]+)", "r2=\u22120.5", Line(-0.5)),
         ("r2=([0-9.]+)", "step -1 r2=-inf", Line(-math.inf)),
-        ("r2=([0-9.]+)", "r2=+1e-3", Line(0.001)),
         (r"r2: (?P<value>[0-9.]+) at (?P<step>\d+)", "r2: -.5 at 7", Line(-0.5, 7)),
         ("r2=([0-9.]+)", "r2-0.5", None),
         ("recall=([0-9.]+)", "recall=1.2E\u201101", Line(0.12)),
@@ -100,34 +100,6 @@ def test_what_is_no_metric_is_refused(text, said):
         Metric.of(text)
 
 
-STYLES = {
-    "sci": ("recall=([0-9.]+)", "step=3 recall={:.3e}"),
-    "repr": ("recall=([0-9.]+)", "step=3 recall={!r}"),
-    "plain": ("recall=([0-9.]+)", "step=3 recall={:.8f}"),
-    "dot": ("recall is ([0-9.]+)", "Epoch 3: recall is {:.4f}."),
-    "colours": ("recall=([0-9.]+)", "\x1b[32mrecall=\x1b[1m{:.5f}\x1b[0m"),
-    "colours around JSON": (None, '\x1b[32m{{"recall": {}, "step": 3}}\x1b[0m'),
-    "bar": (None, ' 3%|## | 3/100 [00:03<00:01, 9.1it/s]{{"recall": {}}}'),
-    "nested": (None, ' 3%|## | 3/100{{"recall": {}, "config": {{"lr": 0.1}}}}'),
-    "nested metric": ("recall", '{{"step": 3, "eval": {{"recall": {}}}}}'),
-    "log": (None, '10:00:03,123 INFO trainer {{"recall": {}, "config": {{"lr": 0.1}}}}'),
-    "dictionary": ("eval_recall", "{{'eval_loss': 2.1, 'eval_recall': {:.6f}, 'epoch': 3}}"),
-    "erased": (r"val_recall: ([0-9.]+)", "\b\b\b - val_loss: 2.1 - val_recall: {:.4f}"),
-    "several": ("recall", '{{"recall": {}, "loss": 2.1}}'),
-    "logging": ("recall=([0-9.]+)", "WARNING:root:step=3 recall={:.5f}"),
-    "large steps": (None, '{{"recall": {}, "step": 3000000}}'),
-}
-
-
-@pytest.mark.parametrize("style", STYLES)
-@given(st.floats(0, 1))
-def test_styles_of_lines_are_read(style, value):
-    metric, form = STYLES[style]
-    assert Metric.of(metric).read(form.format(value)).value == pytest.approx(
-        value, abs=1e-4, rel=1e-3
-    )
-
-
 @pytest.mark.parametrize(
     ("metric", "lines"),
     [
@@ -155,18 +127,17 @@ def test_two_numbers_of_a_line_are_noted():
     ("metric", "minimize", "is_less", "said"),
     [
         ("val_loss", None, True, "Less val_loss is better, by its name; --maximize if not."),
-        ("val_loss", False, False, ""),
         ('"val_loss": ([0-9.]+)', None, True, "Less val_loss is better"),
         ("recall=(.*)", None, False, "More recall is better, by its name; --minimize if not."),
         ("v=(.*)", None, False, "its name does not say: --minimize if not."),
+        ("val_loss", False, False, ""),
         ("v=(.*)", True, True, ""),
     ],
 )
 def test_a_name_says_what_is_better(metric, minimize, is_less, said):
-    given = Metric.of(metric, minimize=minimize)
-    assert given.is_less_better is is_less
-    assert said in " ".join(given.notes)
-    assert bool(given.notes) == bool(said)
+    metric = Metric.of(metric, minimize=minimize)
+    assert metric.is_less_better is is_less
+    assert (said in " ".join(metric.notes), bool(metric.notes)) == (True, bool(said))
 
 
 def test_metrics_have_names():
@@ -195,6 +166,109 @@ def test_logged_metrics_are_read(value, step):
         log_metric(auc=value, step=step)
     assert json.loads(lines[0])["step"] == step
     assert Metric.of(None).read(lines[0]) == Line(value, step)
+
+
+# Numbers are read whole, whatever part of them an expression matches.
+
+
+CUTS = (r"[-+]?([0-9.]+)", r"[-+]?([0-9])", r"([-+]?[0-9]+)", r"\D*?([0-9.]+)", r"\S*([0-9])")
+"""Expressions that match a part of a number, or all of it."""
+PLAIN = "v=([0-9.]+)"
+
+
+def read(expression, line, **more):
+    return number_at(line, *re.search(expression, line).span(1), (0, len(line)), **more)
+
+
+@given(
+    st.floats(-1e12, 1e12),
+    st.sampled_from(["{!r}", "{:.3e}", "{:.4E}", "{:+.5f}", "{:g}", "{:.8f}"]),
+    st.sampled_from(CUTS),
+    st.sampled_from(["", " ok", ".", ", step 3", "]", ";", " [3/9]", "s", "%"]),
+)
+def test_a_cut_number_is_extended(value, form, cut, behind):
+    """Exponents, signs and digits that the expression leaves out belong to it."""
+    text = form.format(value)
+    assert read(f"v={cut}", f"step 7 v={text}{behind}") == float(text)
+
+
+@given(st.integers(1000, 10**12), st.integers(1, 6), st.sampled_from(",_'\u2019\u00a0\u202f"))
+def test_marks_of_thousands_and_of_decimals_are_no_ends(value, digits, mark):
+    number = value + 0.5**digits
+    text = f"{number:,.{digits}f}".replace(",", mark)
+    assert read(PLAIN, f"v={text} after") == number
+    assert read(rf"v=([0-9.{mark}]+)", f"v={text} after") == number
+    if digits != 3:  # else it may be thousands
+        text = f"{number:.{digits}f}"
+        assert read(PLAIN, f"v={text.replace('.', ',')} ") == float(text)
+
+
+READ = {
+    "0,123": 0.123, "1,2e-05": 1.2e-05, "1,234,567 x": 1234567, "1 of 234.5": 1,
+    "0.5 234.5 s": 0.5, "12 345": 12, "0.25,0.31": 0.25, "3, 4": 3, "0.2000.": 0.2, "0.3...": 0.3,
+    "12.30%": 12.3, "12.30 %|##": 12.3, ".5": 0.5, "0.31s": 0.31, "0.31it/s": 0.31, "0.31/s": 0.31,
+}  # fmt: skip
+"""By what stands behind the equals sign."""
+UNCLEAR = {
+    "1,234": "1,234", "1.234,5": "1.234,5", "1 234.5": "1 234.5", "12 345 678.9 s": "12 345 678.9",
+    "1.2d-3": "1.2d-3", "0x1F": "0x1", "1.5k": "1.5k", "1.2 x 10^-3": "1.2 x 10",
+    "1.2\u00d710\u207b\u00b3": "1.2\u00d710", "1_0": "1_0", "1.#QNAN": "1.#", "3/4 of all": "3/4",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("expression", "line", "value"),
+    [
+        *((PLAIN, f"v={text}", value) for text, value in READ.items()),
+        ("^[0-9]+,([0-9.]+)", "300,0.31,2.5", 0.31),
+        ("^[0-9]+,([0-9.]+)", "300,31,2", 31),
+        ("^[0-9]+,([0-9.]+)", "3,1.234,0.310", 1.234),
+        (r"v=(\S+)", "v=(0.31),", 0.31),
+        ("v=-([.0-9]+)", "v=-.5", -0.5),
+        ("v-([0-9.]+)", "v-0.5", 0.5),
+        ("v(-?[0-9.]+)", "v-0.5", -0.5),
+        (r"-([0-9.]+)\.ckpt", "model-003-0.31.ckpt", 0.31),
+        ("_([0-9.]+)", "model_0.31", 0.31),
+        ("v=([0-9.-]+)", "v=-inf", -math.inf),
+        (r"v=(\S+)", "v=Infinity", math.inf),
+        ("v=.*/([0-9.]+)", "v=3/0.31", 0.31),
+        ("v=(.*)", "v=0.31 after 3 s", None),
+        (r"v=(\S+)", "v=...", None),
+        (r"v=(\S+)", "v=nano", None),
+    ],
+)
+def test_numbers_are_read_as_printed(expression, line, value):
+    assert read(expression, line) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "line", "why"),
+    [
+        *((PLAIN, f"v={text}", why) for text, why in UNCLEAR.items()),
+        ("v=[0-9]+,([0-9]+)", "v=12,31", "12,31"),
+        ("v=.*,([0-9.]+)", "v=1,234.5", "1,234.5"),
+        (r"v=([0-9]+\.[0-9]+)", "v=1.2.3", "1.2.3"),
+        ("v=([0-9])", "v=31.5%/.45", "31.5%/.45"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(expression, line, why):
+    """With the line; a step that cannot be read is left out."""
+    with pytest.raises(UsageError, match=re.escape(f"{why!r} may be read in two")) as raised:
+        read(expression, line)
+    assert repr(line) in str(raised.value)
+    step = read(expression, line, is_count=True)
+    assert step is None or {*line} & {*",/ "}
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        *((3, 3.0), (0.5, 0.5), ("1e-3", 0.001), ("12.3%", 12.3), ("nan", math.nan)),
+        *((True, None), (None, None), ([1], None), ("0.3 of 1", None), ("", None), (10**400, None)),
+    ],
+)
+def test_values_of_json_are_numbers(value, number):
+    assert number_of(value) == pytest.approx(number, nan_ok=True)
 
 
 # Whether less or more is better, by a name and by values

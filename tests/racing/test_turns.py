@@ -8,7 +8,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from played_field import played_race
 
-from ncfbench.errors import CheckFailedError
 from ncfbench.racing import race as races
 from ncfbench.racing.answer import make_answer
 from ncfbench.racing.arm import CommandArm, Field
@@ -184,19 +183,6 @@ def test_a_sooner_arm_that_ends_lower_is_no_tie():
     assert "but peaks at 0.49." in headline(answer)
 
 
-def test_no_arm_may_reach_the_target():
-    _, _, answer = played({"a": rising(4), "b": rising(5)}, budget=80.0, target=0.9)
-    assert statuses(answer) == {"a": "slower", "b": "slower"}
-
-
-def test_arms_that_end_by_themselves_stay_in_the_answer():
-    curves = {name: rising(pace, end=6) for name, pace in (("a", 1), ("b", 1.5), ("c", 3))}
-    race, field, answer = played(curves, budget=1000.0)
-    assert 12 <= field.clock.spent <= 18
-    assert answer.best.name == "a"
-    assert {arm.status for arm in race.arms} == {Status.ENDED}
-
-
 def test_finalists_are_repeated():
     """To the level that decides; seeds share a curve here, so the ratio stays."""
     curves = {"a": rising(1), "b": rising(6, top=0.501)}
@@ -218,11 +204,8 @@ def test_the_next_one_may_have_left():
 
 
 def test_an_arm_without_a_line_in_time_has_no_place():
-    late = [(500.0, 0.9)]
-    _, _, answer = played({"a": rising(2), "late": late}, budget=60.0)
+    _, _, answer = played({"a": rising(2), "late": [(500.0, 0.9)]}, budget=60.0)
     assert statuses(answer)["late"] == "left"
-    with pytest.raises(CheckFailedError, match="No arm printed"):
-        played({"x": late, "y": late}, budget=20.0)
 
 
 FAR_APART = [(3.0 * n, 0.1 * n) for n in range(1, 9)]
