@@ -56,24 +56,21 @@ def raced(data_dir, tmp_path_factory):
 def test_a_race_leaves_ordinary_runs_and_an_answer(raced):
     answer = raced.answer
     assert answer.is_over
-    assert {path.name for path in raced.folder.iterdir() if path.is_file()} == {
-        "answer.json",
-        ".lock",
-    }
+    files = {path.name for path in raced.folder.iterdir() if path.is_file()}
+    assert files == {"answer.json", ".lock"}
     records, problems = runs.read_all(raced.folder)
     assert problems == []
-    good = [("finished", sampler, 0.01, seed) for sampler in ("iid", "ns") for seed in (0, 1)]
-    bad = [("diverged", sampler, 1e30, 0) for sampler in ("iid", "ns")]
     ends = [
         (run.summary["status"], run.config.sampler, run.config.learning_rate, run.config.seed)
         for run in records
     ]
+    good = [("finished", sampler, 0.01, seed) for sampler in ("iid", "ns") for seed in (0, 1)]
+    bad = [("diverged", sampler, 1e30, 0) for sampler in ("iid", "ns")]
     assert sorted(ends) == sorted(good + bad)
     assert len({run.environment["interleaved"][0] for run in records}) == 1, "all took turns"
     assert [len(arm.runs) for arm in answer.main] == [2, 2]
-    lost = [arm for arm in answer.arms if arm.status == "diverged"]
-    assert len(lost) == 2
-    assert all("not finite" in arm.reason for arm in lost)
+    lost = [arm.reason for arm in answer.arms if arm.status == "diverged"]
+    assert ["not finite" in reason for reason in lost] == [True, True]
 
 
 def test_an_answer_is_that_of_the_curves(raced):
@@ -97,9 +94,8 @@ def test_an_answer_is_that_of_the_curves(raced):
     assert tops[answer.best.name] >= NEAR * max(tops.values())
     (row,) = worth(answer)
     assert (row.choice, {row.value, answer.best.config.sampler}) == ("sampler", {"iid", "ns"})
-    shown = raced.document
-    assert [choice["choice"] for choice in shown["worth"]] == ["sampler"]
-    assert shown["metric"] == "recall@10"
+    assert [choice["choice"] for choice in raced.document["worth"]] == ["sampler"]
+    assert raced.document["metric"] == "recall@10"
 
 
 def test_a_race_fits_the_floors_that_have_time(raced, data_dir):
@@ -114,11 +110,10 @@ def test_a_race_fits_the_floors_that_have_time(raced, data_dir):
     assert not raced.answer.unfitted
 
 
-def test_the_winner_is_trained_on_by_run(data_dir, raced, monkeypatch):
+def test_the_winner_is_trained_on_by_run(data_dir, raced):
+    """It is finished already: found, and not trained again."""
     steps = summary.next_steps(raced.answer, raced.folder, {"--data-dir": str(data_dir)})
-    assert steps[1]["purpose"] == "To train on from where the race left it"
-    command = steps[1]["command"].split()[1:]
-    check(invoke(*command, "--json"), 0)  # finished already: found, and not trained again
+    check(invoke(*steps[1]["command"].split()[1:], "--json"), 0)
     records, _ = runs.read_all(raced.folder)
     assert len(records) == len(list(raced.folder.glob("*/config.json")))
 
@@ -133,22 +128,21 @@ def test_from_python_and_the_command_line(data_dir, tmp_path, raced, monkeypatch
 
     monkeypatch.setattr(pipeline, "Question", ask_once)
     monkeypatch.setenv("COLUMNS", "80")
-    tried = {"encoder": ["bow"], "sampler": ["iid", "ns"], "batch_size": [64]}
+    tried = {"encoder": ["bow"], "sampler": ["iid", "ns"]}
     where = {"data_dir": data_dir, "runs_dir": tmp_path}
     more = {"metric": "recall@10", "budget_seconds": 120.0, "dimension": 8}
     with pytest.raises(UsageError, match="asked"):
         ncfbench.advise("tiny", tried=tried, **where, **more)
-    words = ["advise", "tiny", "--budget", "2m", "--metric", "recall@10", "--set", "dimension=8"]
-    words += ["--try", "encoder=bow", "--try", "sampler=iid,ns", "--try", "batch_size=64"]
-    words += ["--data-dir", data_dir, "--runs-dir", tmp_path, "--quiet"]
+    words = "advise tiny --budget 2m --metric recall@10 --set dimension=8 --try encoder=bow --try"
+    words = [*words.split(), "sampler=iid,ns", "--data-dir", data_dir, "--runs-dir", tmp_path, "-q"]
     check(invoke(*words), 2, "asked")
     assert asked == [asked[0]] * 2
     given = Mock(return_value=raced)
     monkeypatch.setattr(pipeline, "advise", given)
     printed = invoke(*words)
     assert given.call_args.kwargs["budget_seconds"] == 120
-    check(printed, 0, "se --encoder bow --loss sg --sampler", "How far to trust it:")
-    check(printed, 0, "What ranks best soonest: tiny, recall@10", "ncfbench run --dataset")
+    said = "How far to trust it:", "What ranks best soonest: tiny, recall@10"
+    check(printed, 0, "se --encoder bow --loss sg --sampler", *said, "ncfbench run --dataset")
     prose = printed.stdout.partition("To be surer")[0]
     assert max(len(line) for line in prose.splitlines() if line[:1] != " ") <= 80
     assert not re.search(r"[a-z]-$", prose, re.M), "no flag is cut at a hyphen"
@@ -161,11 +155,8 @@ def test_floors_without_time_or_room_are_named(data_dir, tmp_path, monkeypatch):
     shutil.copytree(data_dir, tmp_path / "data", ignore=shutil.ignore_patterns("floors.parquet"))
     monkeypatch.setattr(pipeline, "FLOORS_SHARE", 1e-15)
     answer = ask(tmp_path / "data", tmp_path, **FEW)[0].answer
-    assert not answer.floors
     (reason,) = answer.unfitted
-    assert "No profile, denoised, ridge: it would take about" in reason
-    trust = summary.as_json(answer, tmp_path, {})["trust"]
-    assert f"Floors that were left out: {reason}" in trust
+    assert (answer.floors, reason[:33]) == ([], "No profile, denoised, ridge: it w")
     monkeypatch.setattr(pipeline, "fit_within", Mock(side_effect=DataError("Cannot write there.")))
     outcome, _ = ask(tmp_path / "data", tmp_path, **FEW)
     assert outcome.answer.unfitted == ["Cannot write there."]

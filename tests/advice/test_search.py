@@ -146,12 +146,9 @@ def test_values_that_are_asked_for_race_at_once(featured):
 @pytest.mark.parametrize(
     ("name", "values", "nearest"),
     [
-        ("learning_rate", (0.2, 0.1), 0.1),
         ("learning_rate", (0.0001, 0.01), 0.01),
         ("weight_decay", (0.1, 0.0), 0.0),
         ("batch_size", (16, 32), 32),
-        ("dimension", (20, 30), 30),
-        ("gamma", (1.0, 10.0), 10.0),
     ],
 )
 def test_a_search_begins_with_given_values(tiny, name, values, nearest):
