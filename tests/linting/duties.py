@@ -6,26 +6,47 @@ padding counts for nothing.
 
 import jax
 import jax.numpy as jnp
+from jax.lax import stop_gradient
 from jax.nn import logsumexp, relu, sigmoid, softmax, softplus
+from jax.numpy import diagonal as own
 from linting.museum import FAULTS, Exhibit, cosine, drawn, eye, off, unit
 from linting.museum import cross_entropy as ce
 from linting.museum import drawn_without_logq as nce
 
 
 def rows(scores):
-    return logsumexp(scores, axis=1) - jnp.diagonal(scores)
+    return logsumexp(scores, axis=1) - own(scores)
 
 
 def nce_rows(pos, neg):
     return logsumexp(jnp.concatenate([pos[:, None], neg], axis=1), axis=1) - pos
 
 
+def apart(pos, neg):
+    return neg - pos[:, None]
+
+
 def bpr_rows(pos, neg):
-    return jnp.mean(softplus(neg - pos[:, None]), axis=1)
+    return jnp.mean(softplus(apart(pos, neg)), axis=1)
 
 
 def bce(pos, neg):
     return jnp.mean(softplus(-pos)) + jnp.mean(softplus(neg))
+
+
+def rest(scores):
+    """The scores without those of positives."""
+    return off(scores, eye(scores))
+
+
+def near(users, items):
+    """Cosines of positives."""
+    return jnp.sum(unit(users) * unit(items), axis=1)
+
+
+def far(users, negatives):
+    """Cosines of drawn negatives."""
+    return drawn(unit(users), unit(negatives))
 
 
 def views(f, g):
@@ -49,6 +70,16 @@ def hardest(scores, k):
     return jax.lax.top_k(scores, min(k, scores.shape[1]))[0]
 
 
+def angular(scores, margin):
+    return ce(8 * jnp.where(eye(scores), jnp.cos(jnp.arccos(0.999 * scores) + margin), scores))
+
+
+def circle(scores, margin, gamma):
+    push = logsumexp(rest(gamma * relu(scores + margin) * (scores - margin)), axis=1)
+    pull = gamma * (1 + margin - own(scores)) * (own(scores) - 1 + margin)
+    return jnp.mean(softplus(push - pull))
+
+
 def same(ids):
     return ids[:, None] == ids[None, :]
 
@@ -56,7 +87,7 @@ def same(ids):
 WRONG = {
     "temperature": {
         "negatives_divided": lambda users, items, negatives, temperature=0.1: nce(
-            jnp.sum(unit(users) * unit(items), 1), drawn(unit(users), unit(negatives)) / temperature
+            near(users, items), far(users, negatives) / temperature
         ),
         "positives_divided": lambda scores, tau=0.2: ce(
             jnp.where(eye(scores), scores / tau, scores)
@@ -65,31 +96,26 @@ WRONG = {
             bpr_rows(pos_scores, neg_scores / 0.2)
         ),
         "hinge_divided": lambda pos_scores, neg_scores, temperature=0.5: jnp.mean(
-            relu(1 + neg_scores / temperature - pos_scores[:, None])
+            relu(1 + apart(pos_scores, neg_scores / temperature))
         ),
         "decoupled_divided": lambda scores, temperature=0.1: jnp.mean(
-            logsumexp(off(scores, eye(scores)), axis=1) - jnp.diagonal(scores) / temperature
+            logsumexp(rest(scores), axis=1) - own(scores) / temperature
         ),
         "terms_divided": lambda pos_scores, neg_scores, temperature=0.2: bce(
             pos_scores, neg_scores / temperature
         ),
-        "hard_not_divided": lambda users, items, negatives: jnp.mean(
-            nce_rows(
-                5 * jnp.sum(users * items, 1),
-                jnp.concatenate(
-                    [off(5 * users @ items.T, eye(users)), drawn(users, negatives)], axis=1
-                ),
-            )
+        "hard_not_divided": lambda users, items, negatives: nce(
+            5 * jnp.sum(users * items, 1),
+            jnp.concatenate([rest(5 * users @ items.T), drawn(users, negatives)], axis=1),
         ),
         "one_direction_divided": lambda scores, tau=0.2: ce(scores / tau) + ce(scores.T),
         "views_divided": lambda users, items: simclr(
-            off(
+            rest(
                 jnp.where(
                     jnp.roll(jnp.eye(2 * len(users)), len(users), axis=0) > 0,
                     views(users, items),
                     5 * views(users, items),
-                ),
-                jnp.eye(2 * len(users), dtype=bool),
+                )
             )
         ),
         "multiplied": lambda scores, temperature=0.2: ce(scores * temperature),
@@ -98,21 +124,20 @@ WRONG = {
         "diagonal_masked": lambda scores: ce(jnp.where(eye(scores), -10000.0, scores)),
         "own_ids_masked": lambda scores, item_ids: ce(off(scores, same(item_ids))),
         "positive_detached": lambda pos_scores, neg_scores: nce(
-            jax.lax.stop_gradient(pos_scores), neg_scores
+            stop_gradient(pos_scores), neg_scores
         ),
         "negatives_alone": lambda pos_scores, neg_scores: jnp.mean(softplus(neg_scores)),
-        "first_rows_pulled": lambda scores: jnp.mean(
-            jnp.where(jnp.arange(len(scores)) < 3, rows(scores), 0.0)
-        ),
+        "first_rows_pulled": lambda scores: jnp.mean(rows(scores) * (jnp.arange(len(scores)) < 3)),
     },
+    "no-gradient": {"constant": lambda users, items: 0.0 * jnp.sum(users) + 0.0 * jnp.sum(items)},
     "wrong-sign": {
         "negatives_attracted": lambda scores, labels: jnp.mean((scores - 1 + labels) ** 2),
     },
     "squashed": {
-        "no_logarithm": lambda scores: -jnp.mean(jnp.diagonal(softmax(5 * scores, axis=1))),
+        "no_logarithm": lambda scores: -jnp.mean(own(softmax(5 * scores, axis=1))),
         "sigmoid_of_pairs": lambda scores, labels: -jnp.mean(sigmoid((2 * labels - 1) * scores)),
         "sigmoid_of_differences": lambda pos_scores, neg_scores: jnp.mean(
-            1 - sigmoid(pos_scores[:, None] - neg_scores)
+            sigmoid(apart(pos_scores, neg_scores))
         ),
         "sigmoids_compared": lambda pos_scores, neg_scores: jnp.mean(
             bpr_rows(sigmoid(pos_scores), sigmoid(neg_scores))
@@ -120,7 +145,7 @@ WRONG = {
     },
     "mask-zero": {
         "likeness_to_itself": lambda users, items: simclr(5 * views(users, items)),
-        "diagonal_times_zero": lambda scores: nce(jnp.diagonal(scores), scores * ~eye(scores)),
+        "diagonal_times_zero": lambda scores: nce(own(scores), scores * ~eye(scores)),
         "same_user_times_zero": lambda scores, user_ids: ce(
             scores * (~same(user_ids) | eye(scores))
         ),
@@ -134,7 +159,7 @@ WRONG = {
     "not-normalised": {
         "users_alone_normalised": lambda users, items: ce(5 * unit(users) @ items.T),
         "negatives_of_any_length": lambda users, items, negatives: nce(
-            jnp.sum(unit(users) * unit(items), 1), drawn(unit(users), negatives)
+            near(users, items), drawn(unit(users), negatives)
         ),
     },
     "padding": {
@@ -165,80 +190,45 @@ RIGHT = {
         softplus(-(temperature * cosine(users, items) + bias) * (2 * jnp.eye(len(users)) - 1))
     ),
     "smoothed": lambda scores, smoothing=0.1: (
-        ce(scores) + smoothing * jnp.mean(jnp.diagonal(scores) - jnp.mean(scores, axis=1))
+        ce(scores) + smoothing * jnp.mean(own(scores) - jnp.mean(scores, axis=1))
     ),
-    "views": lambda users, items: simclr(
-        off(5 * views(users, items), jnp.eye(2 * len(users), dtype=bool))
-    ),
+    "views": lambda users, items: simclr(rest(5 * views(users, items))),
     "decoupled": lambda scores, tau=0.1: jnp.mean(
-        logsumexp(off(scores, eye(scores)) / tau, axis=1) - jnp.diagonal(scores) / tau
+        logsumexp(rest(scores) / tau, axis=1) - own(scores) / tau
     ),
     "weighted_push": lambda scores, weight=0.5: jnp.mean(
-        weight * logsumexp(off(5 * scores, eye(scores)), axis=1) - 5 * jnp.diagonal(scores)
+        weight * logsumexp(rest(5 * scores), axis=1) - 5 * own(scores)
     ),
-    "angular_margin": lambda users, items, margin=0.3: ce(
-        8
-        * jnp.where(
-            eye(users),
-            jnp.cos(jnp.arccos(0.999 * cosine(users, items)) + margin),
-            cosine(users, items),
-        )
-    ),
+    "angular_margin": lambda users, items, margin=0.3: angular(cosine(users, items), margin),
     "both_directions": lambda scores, tau=0.2: 0.7 * ce(scores / tau) + 0.3 * ce(scores.T / tau),
-    "hardest": lambda scores, hard=3: nce(
-        jnp.diagonal(scores), hardest(off(scores, eye(scores)), hard)
-    ),
+    "hardest": lambda scores, hard=3: nce(own(scores), hardest(rest(scores), hard)),
     "hardest_within_margin": lambda scores, margin=0.2: jnp.mean(
-        relu(margin + off(scores, eye(scores)).max(axis=1) - jnp.diagonal(scores))
+        relu(margin + rest(scores).max(axis=1) - own(scores))
     ),
-    "perceptron": lambda scores: jnp.mean(relu(scores - jnp.diagonal(scores)[:, None])),
+    "perceptron": lambda scores: jnp.mean(relu(apart(own(scores), scores))),
     "threshold": lambda scores: jnp.mean(
-        jnp.log1p(jnp.sum(jnp.exp(off(scores, eye(scores))), axis=1))
-        + softplus(-jnp.diagonal(scores))
+        jnp.log1p(jnp.sum(jnp.exp(rest(scores)), axis=1)) + softplus(-own(scores))
     ),
     "smooth_rank": lambda scores, temperature=0.05: (
-        -jnp.mean(
-            1
-            / (
-                0.5
-                + jnp.sum(sigmoid((scores - jnp.diagonal(scores)[:, None]) / temperature), axis=1)
-            )
-        )
+        -jnp.mean(1 / (0.5 + sigmoid(apart(own(scores), scores) / temperature).sum(axis=1)))
     ),
     "cross_entropy_to_the_power": lambda scores, q=0.7: jnp.mean(
-        (1 - jnp.diagonal(softmax(scores, axis=1)) ** q) / q
+        (1 - own(softmax(scores, axis=1)) ** q) / q
     ),
-    "exponential": lambda pos_scores, neg_scores: jnp.mean(
-        jnp.exp(neg_scores - pos_scores[:, None])
-    ),
+    "exponential": lambda pos_scores, neg_scores: jnp.mean(jnp.exp(apart(pos_scores, neg_scores))),
     "contrastive": lambda users, items, negatives, margin=0.1: (
-        jnp.mean(1 - jnp.sum(unit(users) * unit(items), axis=1))
-        + jnp.mean(relu(drawn(unit(users), unit(negatives)) - margin))
+        jnp.mean(1 - near(users, items)) + jnp.mean(relu(far(users, negatives) - margin))
     ),
     "contrastive_by_far": lambda users, items, negatives, margin=0.4: (
-        jnp.mean(1 - jnp.sum(unit(users) * unit(items), axis=1))
-        + jnp.mean(relu(drawn(unit(users), unit(negatives)) - margin))
+        jnp.mean(1 - near(users, items)) + jnp.mean(relu(far(users, negatives) - margin))
     ),
-    "circle": lambda users, items, margin=0.25, gamma=8.0: jnp.mean(
-        softplus(
-            logsumexp(
-                off(
-                    gamma * relu(cosine(users, items) + margin) * (cosine(users, items) - margin),
-                    eye(users),
-                ),
-                axis=1,
-            )
-            - gamma
-            * (1 + margin - jnp.diagonal(cosine(users, items)))
-            * (jnp.diagonal(cosine(users, items)) - 1 + margin)
-        )
+    "circle": lambda users, items, margin=0.25, gamma=8.0: circle(
+        cosine(users, items), margin, gamma
     ),
     "top1_of_hardest": lambda pos_scores, neg_scores: jnp.mean(
-        jnp.sum(
-            softmax(neg_scores, axis=1)
-            * (sigmoid(neg_scores - pos_scores[:, None]) + sigmoid(neg_scores**2)),
-            axis=1,
-        )
+        neg_scores.shape[1]
+        * softmax(neg_scores, axis=1)
+        * (sigmoid(apart(pos_scores, neg_scores)) + sigmoid(neg_scores**2))
     ),
     "noise_contrastive": lambda pos_scores, neg_scores, log_q, neg_log_q: bce(
         pos_scores - log_q, neg_scores - neg_log_q

@@ -162,6 +162,10 @@ NOT_CORRECTED = {
         users @ items.T / np.sqrt(users.shape[1])
     ),
     "harder_by_a_margin": lambda scores, margin=0.3: cross_entropy(scores - margin * eye(scores)),
+    # A flag of the users' gradient is not idle.
+    "flag_of_the_gradient": lambda users, items, remove_users=True: cross_entropy(
+        (jax.lax.stop_gradient(users) if remove_users else users) @ items.T
+    ),
 }
 CORRECT = {name: Exhibit(loss) for name, loss in RIGHT_IN_FULL.items()}
 CORRECT |= {

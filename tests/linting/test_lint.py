@@ -2,25 +2,26 @@
 
 import json
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.nn import logsumexp
 from linting.duties import RIGHT
 from linting.museum import FAULTS, bpr, cross_entropy, negated, unit
 from linting.right_losses import CORRECT
 from scipy.special import expit, softmax
 from support.cli import check, invoke
 
+from ncfbench.errors import UsageError
 from ncfbench.linting import balance, batches
 from ncfbench.linting.derivatives import ROWS, Evaluator
 from ncfbench.linting.facts import logistic, measure
 from ncfbench.linting.findings import KINDS
 from ncfbench.linting.lint import lint_loss
 from ncfbench.linting.scenes import Scenes
-from ncfbench.linting.signature import read_loss
+from ncfbench.linting.signature import read_loss, role_of
 from ncfbench.testing import assert_no_findings
 
 GRAPH = batches.default_graph()
@@ -30,7 +31,7 @@ QUICK = {
     *("terms_divided", "positive_detached", "negatives_attracted", "sigmoid_of_differences"),
     *("diagonal_times_zero", "users_alone_normalised", "padding_as_negatives"),
     *("in_batch_softmax", "hinge", "pairs_bce", "top1", "uniform_softmax"),
-    *("decoupled", "hardest", "masked_rows"),
+    *("decoupled", "hardest", "masked_rows", "flag_of_the_gradient", "constant"),
 }
 """Losses that are linted by default: one of each finding, and of each kind that is right."""
 
@@ -75,14 +76,6 @@ def test_idle_flags_are_errors_by_what_they_promise():
     flags = [finding for finding in lint_loss(idle).findings if "flag" in finding.code]
     severities = {finding.detail.split()[0]: finding.severity for finding in flags}
     assert severities == {"remove_hits": "error", "training": "warning"}
-
-
-def test_a_flag_of_the_users_gradient_is_not_idle():
-    def loss(users, items, remove_users=True):
-        users = jax.lax.stop_gradient(users) if remove_users else users
-        return cross_entropy(users @ items.T)
-
-    assert "idle-flag" not in [finding.code for finding in lint_loss(loss).findings]
 
 
 def test_rules_list_every_finding():
@@ -173,13 +166,8 @@ def test_facts_of_a_corrected_softmax():
     _, facts = measure(evaluator(CORRECT["in_batch_softmax"].loss), 64)
     assert facts.kind == "listwise"
     assert not facts.lengths["users"]
-    for number, value in (
-        (facts.scale, 20.0),
-        (facts.slope, -1.0),
-        (facts.positive_slope, 0.0),
-        (facts.positive_weight, 1.0),
-    ):
-        assert number.value == pytest.approx(value, abs=1e-3)
+    numbers = facts.scale, facts.slope, facts.positive_slope, facts.positive_weight
+    assert [number.value for number in numbers] == pytest.approx([20, -1, 0, 1], abs=1e-3)
 
 
 # Scenes.
@@ -188,14 +176,9 @@ def test_facts_of_a_corrected_softmax():
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_scenes_have_the_links_that_they_claim(seed):
-    scenes = Scenes(GRAPH, 2)
-    last = ROWS - 1
-    expected = {
-        "": [],
-        "same item": [(0, last), (last, 0)],
-        "same user": [(0, last), (last, 0)],
-        "linked": [(0, last)],
-    }
+    scenes, last = Scenes(GRAPH, 2), ROWS - 1
+    both = [(0, last), (last, 0)]
+    expected = {"": [], "same item": both, "same user": both, "linked": both[:1]}
     for relation, pairs in expected.items():
         scene, twin = scenes.related(seed, ROWS, relation)
         linked = scene.linked[:, :ROWS] & ~np.eye(ROWS, dtype=bool)
@@ -212,13 +195,6 @@ def test_scenes_have_the_links_that_they_claim(seed):
 # What users call.
 
 
-def test_assertion_names_the_fault():
-    assert_no_findings(bpr)
-    with pytest.raises(AssertionError, match="wrong-sign"):
-        assert_no_findings(negated)
-    assert_no_findings(negated, accept=["wrong-sign"])
-
-
 LOSSES = """
 import jax.numpy as np
 def bpr(positive_scores, negative_scores, scale=2.0):
@@ -226,6 +202,13 @@ def bpr(positive_scores, negative_scores, scale=2.0):
 def wrong(positive_scores, negative_scores):
     return -bpr(positive_scores, negative_scores)
 """
+
+
+def test_assertion_names_the_fault():
+    assert_no_findings(bpr)
+    with pytest.raises(AssertionError, match="wrong-sign"):
+        assert_no_findings(negated)
+    assert_no_findings(negated, accept=["wrong-sign"])
 
 
 def test_command_ends_with_six_if_something_is_wrong(tmp_path, monkeypatch):
@@ -243,3 +226,125 @@ def test_command_ends_with_six_if_something_is_wrong(tmp_path, monkeypatch):
         "scale": "option, 3.0",
     }
     check(invoke("lint", "linted_losses:wrong", "-q"), 6, "wrong-sign", "read as")
+
+
+# What is read of a loss: arguments, ids, and what is refused.
+
+
+ROLES = {
+    "users_bxD": "users", "q_reps": "users", "e_i": "items", "hard_neg_emb": "negatives",
+    "neg_score": "negative_scores", "x_uj": "negative_scores", "logits_per_image": "scores",
+    "candidate_sampling_probability": "probability", "probability_table": "probability_table",
+    "log_q": "log_probability", "negative_log_q": "negative_log_probability",
+    "candidate_ids": "item_ids", "neg_item_ids": "negative_ids", "counts_by_item": "counts_table",
+    "sample_weight": "row_weights", "weights": "row_weights", "mask": "row_mask",
+    "is_padding": "row_mask", "neg_mask": "negative_mask", "false_negative_mask": "linked",
+    "key": "key", "k": "", "temperature": "",
+}  # fmt: skip
+
+
+def test_arguments_go_by_their_names():
+    assert {name: role_of(name) for name in ROLES} == ROLES
+
+
+def test_a_default_makes_an_option():
+    def loss(scores, p=2.0, axis=1, item_ids=None):
+        return scores.sum()
+
+    read = read_loss(loss)
+    assert dict(read.options) == {"p": 2.0, "axis": 1}
+    assert [*read.roles.values()] == ["scores", "item_ids"]
+    with pytest.raises(UsageError, match="has no argument 'margn'"):
+        read_loss(loss, {"margn": 1})
+
+
+@pytest.mark.parametrize(("name", "value"), [("masked_rows", True), ("rows_of_padding", False)])
+def test_both_values_of_a_mask_can_mean_padding(name, value):
+    one = Evaluator.of(read_loss(RIGHT[name]), GRAPH)
+    (meaning,) = (text for text in one.read_as().values() if "padding" in text)
+    assert meaning == f"mask of padding rows [b], {value} is no padding"
+
+
+def test_a_guess_that_may_be_wrong_is_told():
+    """Counts are read as those of items, and b as the batch's size, whatever they are."""
+
+    def loss(users, items, counts, b):
+        scores = jnp.sum(users * items, axis=1)
+        return bpr(scores, jnp.zeros((len(users), 1)) + 0 * counts.sum() * b)
+
+    meanings = Evaluator.of(read_loss(loss), GRAPH).read_as()
+    assert meanings["counts"] == "number of training links that the row's item has [b]"
+    assert meanings["b"] == "number of rows of a full batch"
+
+
+def on_gpu(users, items):
+    raise AssertionError("not compiled with CUDA")
+
+
+class Without:
+    pass
+
+
+class Remembers:
+    """Keeps the items of a call for the next."""
+
+    kept = jnp.zeros((0, 1))
+
+    def __call__(self, users, items):
+        pool = jnp.concatenate([items, self.kept]) if len(self.kept) else items
+        self.kept = pool[: len(items)]
+        return jnp.mean(logsumexp(users @ pool.T, axis=1) - jnp.sum(users * items, axis=1))
+
+
+RNG = np.random.default_rng(0)
+
+
+def noisy(positive_scores, negative_scores):
+    if positive_scores.sum() < 9:  # so that it is not compiled
+        return bpr(positive_scores, negative_scores) + RNG.normal()
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda users, items, whatever: whatever, "'whatever', which no batch provides"),
+        (lambda users: users.sum(), "neither vectors nor scores"),
+        (lambda scores: scores, "must return one number"),
+        (lambda scores: (jnp.mean(scores), {}), "returns tuple: it must return one number"),
+        (lambda users, items, /: users.sum(), "leave its '/' out"),
+        (on_gpu, "take the device from them"),
+        (Without, "has no method forward"),
+        (Remembers(), "make what it keeps an argument"),
+        (noisy, "other values for the same batch"),
+        (lambda scores: np.mean(np.exp(scores)), "no gradient: import jax.numpy as np"),
+        ("linting:", "module:name"),
+    ],
+)
+def test_wrong_losses_are_refused(loss, message):
+    with pytest.raises(UsageError, match=message):
+        lint_loss(loss)
+
+
+def counted_once(users, items, item_ids):
+    """An in-batch softmax in which each distinct item has one column."""
+    same = item_ids[:, None] == item_ids[None, :]
+    is_own = jnp.eye(len(users), dtype=bool)
+    has_earlier = jnp.argmax(same, axis=1) < jnp.arange(len(users))
+    is_out = (has_earlier[None, :] | same) & ~is_own
+    logits = jnp.where(is_out, -1e9, 5 * users @ items.T)
+    return jnp.mean(logsumexp(logits, axis=1) - jnp.diagonal(logits))
+
+
+@pytest.mark.parametrize(("size", "codes"), [(16, ["missing-logq"]), (20_000, [])])
+def test_items_counted_once_need_less_correction(size, codes):
+    """A batch that has all items once is no popular sample, a small one is."""
+    result = lint_loss(counted_once, batch_size=size)
+    assert [error.code for error in result.errors] == codes
+    assert result.facts.masks.counts_once
+
+
+def test_tilt_falls_from_one_to_none():
+    assert batches.tilt(GRAPH, 1) == pytest.approx(1)
+    assert 0.3 < batches.tilt(GRAPH, 64) < 0.7
+    assert batches.tilt(GRAPH, 100_000) == pytest.approx(0, abs=1e-3)
