@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,16 @@ def split(command: str) -> list[str]:
         if "$" in word:
             raise DataError(f"{word}: set this variable to the folder of the files.")
     return words
+
+
+def spelled_out(commands: Iterable[str]) -> list[str]:
+    """Return commands, with one for each number in place of one with ``{0..4}``."""
+    parts = [(command, re.search(r"\{0\.\.(\d+)\}", command)) for command in commands]
+    return [
+        command.replace(part[0], str(number)) if part else command
+        for command, part in parts
+        for number in range(int(part[1]) + 1 if part else 1)
+    ]
 
 
 def call(words: Sequence[str]) -> int:
@@ -88,9 +99,10 @@ def make(folder: dict[str, Any], options: argparse.Namespace) -> Iterator[int]:
     data_dir, in_runs = f"--data-dir={options.data_dir}", f"--runs-dir={runs}"
     path = runs / STEPS
     steps: dict[str, int] = tables.read_json(path) if path.exists() else {}
-    for number, command in enumerate(folder["commands"], 1):
+    commands = spelled_out(folder["commands"])
+    for number, command in enumerate(commands, 1):
         code = steps.get(command)
-        said = f"{folder['name']}, {number} of {len(folder['commands'])}: ncfbench {command}"
+        said = f"{folder['name']}, {number} of {len(commands)}: ncfbench {command}"
         say(said if code is None else f"{said}: over")
         if code is None:
             # Floors are kept beside the data.

@@ -17,7 +17,8 @@ def test_commands_of_the_plan_are_valid(monkeypatch):
         monkeypatch.setenv(name, "folder")
     sweeps = {}
     for folder in tomllib.loads(script.PLAN.read_text())["folder"]:
-        commands = [*folder["commands"], *(f"prepare {of}" for of in folder["prepare"])]
+        commands = script.spelled_out(folder["commands"])
+        commands += (f"prepare {of}" for of in folder["prepare"])
         words = [script.split(command) for command in commands]
         for command in words:
             parse(command)
@@ -26,7 +27,12 @@ def test_commands_of_the_plan_are_valid(monkeypatch):
     for name in ("citeulike", "movielens"):
         assert claims <= sweeps.pop(name) <= preset_paths().keys()
     assert set().union(*sweeps.values()) == {"rivals", "paper-speedup"}
-    assert len(sweeps) == 9
+    assert len(sweeps) == 7
+
+
+def test_a_range_stands_for_a_command_each():
+    commands = script.spelled_out(["floor a", "run --seed {0..2}"])
+    assert commands == ["floor a", "run --seed 0", "run --seed 1", "run --seed 2"]
 
 
 SMALL = "--dataset tiny --epochs 1 --set encoder=bow --set batch_size=64 --set loss=sg"
