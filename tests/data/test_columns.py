@@ -5,18 +5,15 @@ from math import nan
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from support.tables import FORMATS, LINKS, as_csv, as_jsonl, ids_of, prepare
+from support.tables import FORMATS, LINKS, as_csv, as_jsonl, as_parquet, ids_of, prepare
 
 from ncfbench.data.table import read_table
 from ncfbench.errors import DataError, NcfbenchError
 
 
-def parquet(path, columns):
-    table = columns if isinstance(columns, pa.Table) else pa.table(columns)
-    pq.write_table(table, path)
-    return path
+def column_of(folder, values):
+    return read_table(as_parquet(folder / "r.parquet", pa.table({"x": values})))["x"]
 
 
 def test_times_and_ratings_of_any_type(tmp_path):
@@ -26,12 +23,11 @@ def test_times_and_ratings_of_any_type(tmp_path):
         pa.array([3, 2, 1], pa.timestamp("ns", "Asia/Tokyo")),
         pa.array([3, 2, 1]).cast(pa.decimal128(30, 2)),
     ):
-        column = read_table(parquet(tmp_path / "r.parquet", {"x": times}))["x"]
+        column = column_of(tmp_path, times)
         assert np.argsort(column.times(is_named=True)).tolist() == [2, 1, 0]
-    missing = {"x": pa.array([1, None, 3])}
     with pytest.raises(DataError, match=r"row 2: x is missing\."):
-        read_table(parquet(tmp_path / "r.parquet", missing))["x"].times()
-    column = read_table(parquet(tmp_path / "r.parquet", {"x": [{"a": 1}] * 3}))["x"]
+        column_of(tmp_path, [1, None, 3]).times()
+    column = column_of(tmp_path, [{"a": 1}] * 3)
     for read in (column.times, column.numbers, lambda: list(column.texts(np.arange(3)))):
         with pytest.raises(DataError, match="row 1: x is of type struct"):
             read()
@@ -47,10 +43,8 @@ def test_atomic_files_of_recbole(tmp_path):
 
 
 def test_a_column_that_only_a_late_row_has(tmp_path):
-    links = as_jsonl(
-        tmp_path / "r.jsonl",
-        [{"user": n, "item": 1} for n in range(150)] + [{"user": 1, "item": 1, "grade": 5}],
-    )
+    rows = [{"user": n, "item": 1} for n in range(150)]
+    links = as_jsonl(tmp_path / "r.jsonl", [*rows, {"user": 1, "item": 1, "grade": 5}])
     items = as_jsonl(tmp_path / "m.jsonl", [{"id": 1, "title": "w"}])
     with pytest.raises(DataError, match=r"line 1: grade is missing"):
         prepare(tmp_path, links, items, rating_column="grade", rating_threshold=4)
@@ -66,7 +60,7 @@ def test_tables_that_parquet_can_hold(tmp_path):
         (pa.table([[1], [1], ["w"]], names=["id", "id", "title"]), "column 'id' is named twice"),
         (pa.table({"id": pa.array([None], pa.string()), "title": ["w"]}), "holds no item with id"),
     ):
-        path = parquet(tmp_path / "m.parquet", table)
+        path = as_parquet(tmp_path / "m.parquet", table)
         with pytest.raises(DataError, match=message):
             prepare(tmp_path, links, path)
 
@@ -85,8 +79,7 @@ def test_a_threshold_has_the_type_of_the_ratings(tmp_path, kind, threshold, coun
         scores = scores.cast(pa.string()).cast(pa.decimal128(12, 3))
     else:
         scores = scores.cast(getattr(pa, kind)())
-    table = read_table(parquet(tmp_path / "r.parquet", {"score": scores}))
-    assert table["score"].at_least(threshold).sum() == count
+    assert column_of(tmp_path, scores).at_least(threshold).sum() == count
 
 
 def test_names_decide_between_columns(tmp_path):
@@ -191,9 +184,9 @@ def test_columns_that_mark_links_are_pointed_at(tmp_path, count, missing, form):
 # --- times: their forms, and which column orders links
 
 
-def times_of(folder, *values):
+def times_of(folder, *values, **more):
     path = as_csv(folder / "t.csv", [{"time": value} for value in values])
-    return read_table(path)["time"].times()
+    return read_table(path)["time"].times(**more)
 
 
 @pytest.mark.parametrize(
@@ -242,18 +235,16 @@ def test_times_of_two_forms_name_both_rows(tmp_path, values, message):
 
 def test_numbers_of_a_named_column_may_have_any_form(tmp_path):
     """Sequence numbers, or milliseconds since some start; but two known forms are refused."""
-    path = as_csv(tmp_path / "t.csv", [{"n": n} for n in (3, 2000, 5 * 10**12, 0)])
-    assert read_table(path)["n"].times(is_named=True).tolist() == [3, 2000, 5e12, 0]
-    path = as_csv(tmp_path / "t.csv", [{"n": n} for n in (43846.5, 1.6e9)])
+    numbers = [3, 2000, 5 * 10**12, 0]
+    assert times_of(tmp_path, *numbers, is_named=True).tolist() == numbers
     with pytest.raises(DataError, match="line 3: .*is seconds, .* a spreadsheet's days"):
-        read_table(path)["n"].times(is_named=True)
+        times_of(tmp_path, 43846.5, 1.6e9, is_named=True)
 
 
 @pytest.mark.parametrize("kind", [pa.time32("s"), pa.time64("ns"), pa.duration("s")])
 def test_times_of_day_and_durations_are_no_times(tmp_path, kind):
-    table = read_table(parquet(tmp_path / "r.parquet", {"time": pa.array([3, None], kind)}))
-    with pytest.raises(DataError, match=r"row 1: time is of type .*\[.*which does not say when"):
-        table["time"].times()
+    with pytest.raises(DataError, match=r"row 1: x is of type .*\[.*which does not say when"):
+        column_of(tmp_path, pa.array([3, None], kind)).times()
 
 
 @pytest.mark.parametrize(

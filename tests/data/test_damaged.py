@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from support.tables import BEHAVIORS, NEWS, behavior, mind_files, news, write_files
+from support.tables import BEHAVIORS, LIBRARY, NEWS, behavior, mind_files, news, write_files
 
 from ncfbench.data import prepare, store
 from ncfbench.data.sources import SOURCES
@@ -25,12 +25,6 @@ MOVIES = [
     {"movieId": n + 1, "title": f'The "{n}." Été, of {n * n}', "genres": "Drama|War"}
     for n in range(11)
 ]
-ARTICLES = [
-    {"doc.id": n + 1, "title": f"t {n}", "citeulike.id": 40 + n}
-    | {"raw.title": f"Title {n}, é", "raw.abstract": f'an "abstract"\nof {n} words'}
-    for n in range(7)
-]
-USERS = b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n"
 
 
 def custom(names, links, items, **options):
@@ -48,20 +42,15 @@ CASES = {
     "citeulike": (
         "citeulike",
         {**FOLDER, "text": ("title", "abstract", "tags")},
-        {
-            "users.dat": USERS,
-            "raw-data.csv": ARTICLES,
-            "item-tag.dat": b"2 0 1\n0\n1 2\n1 0\n2 2 1\n1 1\n1 0\n",
-            "tags.dat": b"big-fish\npet\nred_dog\n",
-        },
+        LIBRARY,
     ),
     "raw": (
         "citeulike-t",
         FOLDER,
         {
-            "users.dat": USERS,
+            "users.dat": LIBRARY["users.dat"],
             "rawtext.dat": b"".join(
-                b"##%d\nA text of %d words,\nin lines \xe2\x80\x93 two\n" % (n, n) for n in range(7)
+                b"##%d\nA text of %d words,\nin lines \xe2\x80\x93 two\n" % (n, n) for n in range(5)
             ),
         },
     ),
@@ -248,11 +237,11 @@ DAMAGED = {
     "citeulike users.dat": [
         (b"0\n0\n", "names no item"),
         (b"3 0 2 4\n1 2\n3 1 3", "line 3: says 3 items and lists 2"),
-        (b"3 0 2 7\n", "line 1: item 7 is outside 0..6"),
+        (b"3 0 2 7\n", "line 1: item 7 is outside 0..4"),
         (b"2 0 -1\n", "item -1 is outside"),
         (b"1 0\nx 1\n", "line 2: expected whole numbers"),
         (b"1 0\n\n1 1\n", "line 2: expected whole numbers"),
-        (b"1 99999999999999999999999\n", "outside 0..6"),
+        (b"1 99999999999999999999999\n", "outside 0..4"),
     ],
     "citeulike raw-data.csv": [
         (b"doc.id,title,raw.title\n1,a,A\n", "lacks the column 'raw.abstract'"),

@@ -6,7 +6,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,15 +54,10 @@ def test_ids_that_are_text(tmp_path, name, form):
     assert any("are whole numbers" in line for line in said) == (name in numbers)
 
 
-FLOATS = [
-    "1.58292E+18", "1.58292e+18", "1.58292E18", "+1.58292E+18", "-1.58292E+18", "1E+18",
-    "1582920000000000001.0", "9007199254740992.0", "1582917533873852400.", " 1.58292E+18 ",
-]  # fmt: skip
-"""Whole numbers from 2^53 on, as spreadsheets and programs write floats."""
-
-
 @pytest.mark.parametrize(("form", "row"), [("csv", "line 4"), ("parquet", "row 3")])
-@pytest.mark.parametrize("spelled", FLOATS)
+@pytest.mark.parametrize(
+    "spelled", ["1.58292E+18", " -1.58292E18 ", "9007199254740992.0", "1582917533873852400."]
+)
 def test_long_floats_are_no_ids(tmp_path, spelled, form, row):
     """Of users and of items, among ids of any kind; the row is named, and what to do."""
     for pairs in ([("5", 1), ("Ann", 2), (spelled, 3)], [(5, "1"), (6, "x"), (7, spelled)]):
@@ -120,8 +114,8 @@ def test_ids_of_a_type(tmp_path, users, expected):
         path = tmp_path / "r.jsonl"
         path.write_text("".join(f'{{"user": {user}, "item": 1}}\n' for user in users))
     else:
-        path = tmp_path / "r.parquet"
-        pq.write_table(pa.table({"user": users, "item": [1] * len(users)}), path)
+        table = pa.table({"user": users, "item": [1] * len(users)})
+        path = as_parquet(tmp_path / "r.parquet", table)
     if isinstance(expected, list):
         assert users_of(tmp_path, path)[0] == expected
     else:

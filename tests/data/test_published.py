@@ -1,8 +1,5 @@
 """CiteULike and MIND from made-up files in the published formats, with quirks of the real ones."""
 
-import csv
-import io
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +7,10 @@ from support.cli import check, invoke
 from support.records import write_run
 from support.tables import (
     BEHAVIORS,
+    LIBRARY,
     NEWS,
+    articles,
+    as_csv,
     ids_of,
     mind_files,
     named_links,
@@ -29,7 +29,6 @@ from ncfbench.data.sources.citeulike import Options, OptionsT, read_articles, re
 from ncfbench.reporting.results import FILE, collect
 from ncfbench.storage import tables
 
-HEADER = ["doc.id", "title", "citeulike.id", "raw.title", "raw.abstract"]
 RAW = b"""##0
 Red &#34;Fish&#34 &amp; chips
 for 60 000 caf\xc3\xa9s
@@ -41,34 +40,11 @@ old ##2 dog
 ##3
 &lt;i&gt;Old&lt;/i&gt; dog
 """
-ARTICLES = [
-    ("Red fish", 'Blue, "green"\nfish'),
-    ("Old {D}og", ""),
-    ("Fish", "dog"),
-    ("Empty", ""),
-    ("New cat", "cat cat"),
-]
-
-
-def articles(rows):
-    out = io.StringIO()
-    writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-    writer.writerow(HEADER)
-    for number, (title, abstract) in enumerate(rows, start=1):
-        writer.writerow([number, title.lower(), 100 + number, title, abstract])
-    return out.getvalue().encode()
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Three users, five articles."""
-    files = {
-        "users.dat": b"3 0 2 4\n1 2\n2 1 3\n",
-        "raw-data.csv": articles(ARTICLES),
-        "item-tag.dat": b"2 0 1\n0\n1 2\n1 0\n2 2 1\n",
-        "tags.dat": b"big-fish\npet\nred_dog\n",
-    }
-    return write_files(tmp_path / "source", files)
+    return write_files(tmp_path / "source", LIBRARY)
 
 
 def prepare(folder, tmp_path, kind=Options, name="citeulike", **options):
@@ -206,7 +182,6 @@ TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_charac
 
 @given(st.lists(st.tuples(TEXTS, st.text('ab\n",;')), min_size=1))
 def test_articles_come_back_whatever_they_hold(tmp_path, rows):
-    path = tmp_path / "raw-data.csv"
-    path.write_bytes(articles(rows))
+    path = as_csv(tmp_path / "raw-data.csv", articles(rows))
     columns = [read_articles(path, f"raw.{part}") for part in ("title", "abstract")]
     assert list(zip(*columns, strict=True)) == rows

@@ -1,6 +1,4 @@
 import dataclasses
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -9,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from support.training import content_of, quiet, store_prepared
 
@@ -53,15 +50,6 @@ def test_distinct_links_up_to_the_largest_id():
     links, repeated = Links(*ends).distinct()
     assert (links.users.tolist(), links.items.tolist(), repeated) == ([0, last], [last, last], 1)
     assert links.users.dtype == links.items.dtype == np.int32
-
-
-def test_the_digest_of_names_covers_their_counts():
-    texts = Texts(np.zeros(0, np.int32), np.zeros(2, np.int32))
-    names = {"user_ids": pa.array(["ü0", "ü1"], pa.string()), "item_ids": pa.array(["a", "b"])}
-    content = content_of([], [], [0, 0], 2, texts=texts, vocabulary=(), **names)
-    head, names = json.dumps([1, 2, {}]).encode(), "\nusers 2\nü0\nü1\nitems 2\na\nb".encode()
-    whole = head + bytes(8 + 2) + names
-    assert content.digest({}) == hashlib.sha256(whole).hexdigest()
 
 
 def test_synthetic_links_without_room_are_not_made(tmp_path, monkeypatch):

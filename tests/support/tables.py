@@ -46,7 +46,7 @@ def as_jsonl(path, rows):
 
 
 def as_parquet(path, rows):
-    pq.write_table(pa.Table.from_pylist(list(rows)), path)
+    pq.write_table(rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows]), path)
     return path
 
 
@@ -143,6 +143,27 @@ def write_files(folder, files):
         else:
             FORMATS[name.partition(".")[2]](folder / name, content)
     return folder
+
+
+def articles(texts):
+    """Rows of CiteULike's articles from titles and abstracts."""
+    names = ("doc.id", "title", "citeulike.id", "raw.title", "raw.abstract")
+    rows = ((n, text[0].lower(), 100 + n, *text) for n, text in enumerate(texts, start=1))
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+LIBRARY = {
+    "users.dat": b"3 0 2 4\n1 2\n2 1 3\n",
+    "raw-data.csv": articles(
+        [
+            *[("Red fish", 'Blue, "green"\nfish'), ("Old {D}og", ""), ("Fish", "dog")],
+            *[("Empty", ""), ("New cat", "cat cat")],
+        ]
+    ),
+    "item-tag.dat": b"2 0 1\n0\n1 2\n1 0\n2 2 1\n",
+    "tags.dat": b"big-fish\npet\nred_dog\n",
+}
+"""Files of CiteULike: three users, five articles."""
 
 
 def mind_files(news_lines=NEWS, behaviors=BEHAVIORS):
