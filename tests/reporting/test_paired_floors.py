@@ -41,8 +41,14 @@ def write(folder, sampler, ms, *hits, **more):
     recalls = [0, *map(recall, hits)]
     run = write_run(folder, sampler, losses, ms, recalls, errors=(0.03, 0.04), **more)
     arrays = [[np.array(values, np.float32) for values in lists(each)] for each in hits]
-    at = {(100 * (n + 1), "test"): Evaluation({}, *each) for n, each in enumerate(arrays)}
-    write_evaluations(run, at)
+    write_evaluations(
+        run,
+        {
+            (100 * (n + 1), split): Evaluation({}, *of_each)
+            for n, of_each in enumerate(arrays)
+            for split in ("validation", "test")
+        },
+    )
     return run
 
 
@@ -128,3 +134,7 @@ def test_copies_keep_what_is_set_beside_floors(tmp_path):
     assert answers_of(copy)[0]["floors"] == [row]
     kept = [[*run.evaluations] for run in read_all(copy)[0] if run.config.sampler == "strat-ns"]
     assert kept == [[(300, "test")], [(200, "test")]]
+    for path in folder.glob("*/evaluation.parquet"):
+        path.unlink()
+    check(invoke("report", folder, "--export", copy), 0)
+    assert not (copy / "evaluations.parquet").exists(), "those of another export do not stay"

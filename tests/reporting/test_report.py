@@ -30,6 +30,10 @@ SIZES.append(record("neg", [9, 3], 50, negatives=20))
 NEWEST = [IID, record("ns", [9, 3], 10, time="2026-02"), record("ns", [9, 3], 50, time="2026-01")]
 NEWEST.append(record("neg", [9, 3], 10, status="interrupted"))
 APART = [IID, record("ns", [9, 3], 50, key="two")]
+UNTRAINED = [record("iid", [9, 6.2, 5.9, 6.1, 6.3, 6.2], 200)]
+UNTRAINED.append(record("ns", [9, 6, 5, 4, 3, 2], 20))
+NO_RATIO = dict.fromkeys(("reference_loss", "iterations_speedup", "total_speedup"))
+NO_RATIO["total_speedup_at_most"] = None
 UNTIMED = [record("iid", [9, 3], 1, summary={TIMES[0]: None}), record("ns", [9, 3], 1)]
 ROWS = [
     (THREE, "iid", {"status": "baseline", "reference_loss": 3, "total_speedup": 1}),
@@ -47,6 +51,8 @@ ROWS = [
     (SIZES, "strat-ns", {"per_iteration_speedup": 10}),
     (SIZES, "neg k=20", {"per_iteration_speedup": 4}),  # beside iid of its own k
     (NEWEST, "ns", {"per_iteration_speedup": 20}),
+    (UNTRAINED, "iid", {"status": "not trained", "per_iteration_speedup": 1} | NO_RATIO),
+    (UNTRAINED, "ns", {"status": "no baseline", "per_iteration_speedup": 10} | NO_RATIO),
     (UNTIMED, "iid", {"status": "no times"}),
     (UNTIMED, "ns", {"status": "no baseline", "reason": "iid has no times."}),
 ]

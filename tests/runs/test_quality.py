@@ -1,4 +1,4 @@
-"""Ranks and their quality by hand, by brute force over all orders, and by resampling."""
+"""Ranks, their quality and its differences by hand, by brute force and by simulation."""
 
 import itertools
 import math
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.runs.quality import Ranking, best_of_tie
+from ncfbench.runs.quality import Evaluation, Ranking, best_of_tie, difference
 from ncfbench.runs.ranks import Ranks, rank_links
 from ncfbench.statistics.intervals import standard_error
 from ncfbench.storage.schemas import CUTOFFS, MEASURES, QUALITY
@@ -112,38 +112,24 @@ def test_ties_are_averaged_over_all_orders(data, n_items, n_users):
         assert actual.figures[f"{name}_error"] == pytest.approx(error), name
         chance = statistics.fmean(of_user[name] for of_user in by_chance)
         assert actual.figures[f"{name}_chance"] == pytest.approx(chance), name
-    assert (actual.figures["recall_at_3_item_error"] is None) == (len({*items.tolist()}) == 1)
     assert actual.user_recalls.tolist() == pytest.approx([own["recall_at_3"] for own in by_user])
-    shares = np.zeros(n_items)
+    shares, weights = np.zeros((2, n_items))
     for link, (user, item) in enumerate(zip(users, items, strict=True)):
         places = [order.index(item) for order in orders_of(scores[user])]
         within = statistics.fmean(place < 3 for place in places)
+        weights[item] += 1 / (n_users * len(items_of[user]))
         shares[item] += within / (n_users * len(items_of[user]))
         mean_rank = statistics.fmean(places)
         assert ranks.above[link] + ranks.equal[link] / 2 == pytest.approx(mean_rank)
     assert actual.item_shares.tolist() == pytest.approx(shares[np.unique(items)].tolist())
+    n_linked, apart = len({*items.tolist()}), shares - weights * shares.sum()
+    error = math.sqrt(n_linked / (n_linked - 1) * apart @ apart) if n_linked > 1 else None
+    assert actual.figures["recall_at_3_item_error"] == pytest.approx(error)
 
 
 def untied(ranks):
     ranks = np.asarray(ranks, np.int64)
     return Ranks(ranks, np.zeros_like(ranks))
-
-
-def test_recall_has_the_bits_of_kept_records():
-    """The mean over users of the shares of their links."""
-    rng = np.random.default_rng(0)
-    users = np.sort(rng.integers(0, 300, 2000))
-    ranks = rng.integers(0, 400, 2000)
-    actual = Ranking(users, rng.integers(0, 400, 2000), 400)(untied(ranks)).figures
-    _, first, count = np.unique(users, return_index=True, return_counts=True)
-    for m in CUTOFFS:
-        shares = np.add.reduceat(ranks < m, first, dtype=np.int64) / count
-        assert actual[f"recall_at_{m}"] == float(np.mean(shares))
-
-
-def figures_of(scores, users, items):
-    ranks = rank_links(lambda rows: scores[rows], users, items, 3)
-    return Ranking(users, items, scores.shape[1])(ranks).figures
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([7, 60, 130]))
@@ -155,8 +141,8 @@ def test_measures_are_those_of_trec_eval(seed, n_items):
     is_held_out = rng.random((8, n_items)) < rng.choice([0.02, 0.3, 1.0], (8, 1))
     is_held_out[5], is_held_out[2, 1] = False, True
     users, items = np.nonzero(is_held_out)
-    actual = figures_of(scores, users, items)
-
+    ranks = rank_links(scores.__getitem__, users, items, 3)
+    actual = Ranking(users, items, n_items)(ranks).figures
     links = [ir_measures.Qrel(str(u), str(v), 1) for u, v in zip(users, items, strict=True)]
     run = [
         ir_measures.ScoredDoc(str(user), str(item), float(scores[user, item]))
@@ -172,42 +158,17 @@ def test_measures_are_those_of_trec_eval(seed, n_items):
 
 
 def test_equal_scores_of_all_items_are_chance():
-    """With items left out or none; users with one link to all of them."""
+    """With items left out for each user; some have one link, or links to all of the others."""
     rng = np.random.default_rng(3)
-    n_items, n_users = 130, 40
-    excluded = rng.random((n_users, n_items)) < rng.random((n_users, 1)) * 0.9
-    held_out = ~excluded & (rng.random((n_users, n_items)) < rng.random((n_users, 1)))
-    users, items = np.nonzero(held_out)
-    for left_out in (None, [np.flatnonzero(row) for row in excluded]):
-        n_excluded = None if left_out is None else excluded.sum(axis=1)
-        ranking = Ranking(users, items, n_items, n_excluded=n_excluded)
-        zeros = np.zeros((n_users, n_items), np.float32)
-        excluding = None if left_out is None else left_out.__getitem__
-        ranks = rank_links(zeros.__getitem__, users, items, 7, excluding)
-        actual = ranking(ranks).figures
-        for measure in MEASURES:
-            assert actual[measure] == actual[f"{measure}_chance"], measure
-        # A recall that is not by chance alone differs.
-        assert ranking(untied([0] * len(users))).figures["mrr"] != actual["mrr_chance"]
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 100]))
-@settings(max_examples=30, deadline=None)
-def test_the_order_of_items_changes_no_figure(seed, n_scores):
-    """A file in the order of popularity helps nobody. Some scores are no numbers."""
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(0, n_scores, (6, 90)).astype(np.float32)
-    scores[rng.random(scores.shape) < 0.02] = np.nan
-    held_out = rng.random(scores.shape) < 0.2
-    held_out[np.arange(6), rng.integers(0, 90, 6)] = True
-    new = rng.permutation(90)
-    one, other = (
-        figures_of(by_order, *np.nonzero(links))
-        for by_order, links in ((scores, held_out), (scores[:, new], held_out[:, new]))
-    )
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-        assert other[name] == (None if value is None else pytest.approx(value, rel=1e-12)), name
+    is_left_out = rng.random((40, 130)) < rng.random((40, 1)) * 0.9
+    users, items = np.nonzero(~is_left_out & (rng.random((40, 130)) < rng.random((40, 1))))
+    left_out = [np.flatnonzero(row) for row in is_left_out]
+    ranking = Ranking(users, items, 130, n_excluded=is_left_out.sum(axis=1))
+    zeros = np.zeros((40, 130), np.float32)
+    ranks = rank_links(zeros.__getitem__, users, items, 7, left_out.__getitem__)
+    actual = ranking(ranks).figures
+    for measure in MEASURES:
+        assert actual[measure] == actual[f"{measure}_chance"], measure
 
 
 def test_users_without_training_links_stand_apart():
@@ -268,11 +229,68 @@ def test_chance_of_the_best_rank_among_many_items():
     assert best_of_tie(7, 7)[-1] == 1
 
 
-def test_the_error_is_that_of_a_bootstrap_over_users():
-    """The bootstrap's variance is (U - 1) / U times the closed form's."""
-    rng = np.random.default_rng(1)
-    values = rng.beta(0.5, 2, 60)
-    error = standard_error(values)
-    means = values[rng.integers(0, 60, (100_000, 60))].mean(axis=1)
-    assert float(np.std(means)) == pytest.approx(error * math.sqrt(59 / 60), rel=0.01)
-    assert standard_error(values[:1]) is None
+# --- differences of two evaluations
+
+
+def evaluation(users, items):
+    return Evaluation({}, users.astype(np.float32), items.astype(np.float32))
+
+
+def two_models(rng, users, items, apart):
+    """Two models that hit a link by user, item and chance, the first better by ``apart``."""
+    linked = rng.random((users, items)) < 0.3
+    linked[np.arange(users), rng.integers(0, items, users)] = True
+    rows, columns = np.nonzero(linked)
+    ranking = Ranking(rows, columns, items)
+    for shift in (apart, 0.0):
+        chance = 0.4 + shift + rng.normal(0, 0.1, (users, 1)) + rng.normal(0, 0.1, (1, items))
+        hits = rng.random((users, items)) < chance
+        yield ranking(untied(np.where(hits[rows, columns], 0, 100)))
+
+
+@pytest.mark.parametrize(
+    ("users", "items"),
+    [(400, 25), *(pytest.param(*more, marks=pytest.mark.long) for more in ((60, 200), (40, 40)))],
+)
+def test_a_difference_that_is_none_is_seldom_seen(users, items):
+    """With few items an error over users alone would be far too small."""
+    rng, rounds = np.random.default_rng(users), 400
+    beyond = over_users = 0
+    for _ in range(rounds):
+        one, other = two_models(rng, users, items, 0.0)
+        apart = difference(one, other)
+        error = standard_error(one.user_recalls - other.user_recalls.astype(np.float64))
+        beyond += abs(apart.value) > 1.96 * apart.error
+        over_users += abs(apart.value) > 1.96 * error
+    assert beyond / rounds < 0.06
+    if items == 25:
+        assert over_users / rounds > 0.3
+
+
+def test_a_real_difference_is_seen():
+    apart = difference(*two_models(np.random.default_rng(5), 400, 200, 0.1))
+    assert apart.value == pytest.approx(0.1, abs=0.05)
+    assert apart.value > 3 * apart.error
+    assert apart.degrees == 199
+
+
+def test_items_without_held_out_links_make_no_error_smaller():
+    """Five linked items among 5,000 candidates: as if there were only these."""
+    rng = np.random.default_rng(4)
+    users, items = np.nonzero(rng.random((2000, 5)) < 0.5)
+    ranks = [untied(100 * (rng.random(len(users)) > share)) for share in (0.6, 0.5)]
+    few, many = (
+        difference(*map(Ranking(users, at, n_items), ranks))
+        for at, n_items in ((items, 5), (1000 * items, 5000))
+    )
+    assert few == many
+    assert few.degrees == 4
+
+
+def test_evaluations_over_other_users_are_not_compared():
+    """As kept by an older version. One user or item gives no error."""
+    sizes = ((9, 5), (8, 5), (9, 4), (1, 9))
+    same, fewer_users, fewer_items, one = (evaluation(*map(np.zeros, size)) for size in sizes)
+    assert difference(same, same) is not None
+    for left, right in ((same, fewer_users), (same, fewer_items), (one, one)):
+        assert difference(left, right) is None

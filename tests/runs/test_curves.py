@@ -1,6 +1,7 @@
-"""The schedule of a run and its reported epoch, against stops and curves that are written out."""
+"""Stops of a run, its reported epoch, and faults of its curve: the curves are written out."""
 
 import itertools
+import math
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import quality_of
 from ncfbench.runs import folder as runs
 from ncfbench.runs import reported
+from ncfbench.runs.convergence import find_fault
 from ncfbench.runs.reported import BY_VALIDATION, NO_VALIDATION, choose_epoch, is_chosen
 from ncfbench.runs.schedule import BLIND_EPOCHS, Schedule
 from ncfbench.storage import schemas, tables
@@ -30,21 +32,6 @@ def curve_of(*validation):
     return [row(epoch, value) for epoch, value in enumerate(validation, 1)]
 
 
-@pytest.mark.parametrize(
-    ("recalls", "patience", "epoch"),
-    [
-        pytest.param((0.1, 0.3, 0.3 - 1e-12), 10, 2, id="however small the difference"),
-        ((0.1, 0.3, 0.2, 0.25, 0.9, 0.1), 2, 2),
-        ((0.1, 0.3, 0.2, 0.25, 0.9, 0.1), 3, 5),
-        pytest.param((0.3, 0.1, 0.3, 0.1), 10, 1, id="the earlier of equals"),
-        ((None, 0.2, None, 0.3, 0.1), 1, 4),
-    ],
-)
-def test_the_largest_validation_recall_chooses(recalls, patience, epoch):
-    best, by = choose_epoch(curve_of(*recalls), patience)
-    assert (best["epoch"], by) == (epoch, BY_VALIDATION)
-
-
 @given(
     recalls=st.lists(st.integers(0, 5), min_size=1, max_size=12),
     tests=st.lists(st.integers(0, 5), min_size=12, max_size=12),
@@ -60,6 +47,15 @@ def test_it_is_the_first_peak_within_patience(recalls, tests, patience):
     assert is_chosen(curve, patience) == (len(recalls) - 1 - at >= patience)
     highs = [place for place in range(at + 1) if recalls[place] > max(recalls[:place], default=-1)]
     assert all(after - before <= patience for before, after in itertools.pairwise(highs))
+
+
+def test_hardly_larger_recalls_count_and_missing_ones_do_not():
+    for recalls, patience, epoch in (
+        ((0.1, 0.3, 0.3 - 1e-12), 10, 2),
+        ((None, 0.2, None, 0.3, 0.1), 1, 4),
+    ):
+        best, by = choose_epoch(curve_of(*recalls), patience)
+        assert (best["epoch"], by) == (epoch, BY_VALIDATION)
 
 
 def test_without_validation_the_last_epoch_counts():
@@ -137,3 +133,77 @@ def test_costly_encoders_are_probed_once_an_epoch():
 def test_without_validation_a_run_has_some_epochs():
     schedule = Schedule.of(complete({"epochs": 0, "batch_size": 64}), 640, has_validation=False)
     assert schedule.last == BLIND_EPOCHS * 640 // 64
+
+
+# --- faults of a curve
+
+
+def losses_of(*losses, **last):
+    """A probe every 10 iterations; ``last`` stands in the last row."""
+    rows = [
+        {"iteration": 10 * place, "probe_loss": loss} | dict.fromkeys(schemas.QUALITY_COLUMNS)
+        for place, loss in enumerate(losses)
+    ]
+    rows[-1] |= {f"test_recall_at_50{name}": value for name, value in last.items()}
+    return rows
+
+
+def approach(constants, noise=0.0):
+    """A loss that nears 2 exponentially, over some time constants, from 90 before training."""
+    steps = enumerate(constants * probe / 40 for probe in range(40))
+    return [90.0, *(2 + math.exp(-step) + noise * (-1) ** place for place, step in steps)]
+
+
+DIP = [9, 6.2, 5.9, 6.1, 6.3, 6.2, 6.1, 6.0]
+"""The baseline of a large batch: its smallest loss comes early, and it is above it after."""
+
+
+@pytest.mark.parametrize(
+    ("losses", "kind"),
+    [
+        (approach(6), None),
+        (approach(6, noise=0.01), None),
+        pytest.param([90, 5, 3, 2.6, 2.5, 2.4, 2.5, 2.7, 2.9], None, id="overfitting"),
+        (approach(1.7), "falling"),
+        (approach(2.3), None),
+        (DIP, "dip"),
+        ([9, 6.2, 6.1, 5.9, 6.1, 6.3, 6.2, 6.1], None),
+        # However few its probes are, the target would be reached before training.
+        *((rising, "rise") for rising in ([5], [5, 6], [3, 3, 3], [5, 6, 7, 8, 9, 9, 9])),
+        pytest.param([9, 5, 3], None, id="few probes show no loss that falls"),
+        ([9, 5, 4, 3, 2], "falling"),
+    ],
+)
+def test_a_fault_of_the_loss_is_found(losses, kind):
+    fault = find_fault(losses_of(*losses))
+    assert (fault and fault.kind) == kind
+    if kind == "rise":
+        later = [{**row, "iteration": row["iteration"] + 10} for row in losses_of(*losses[:4])]
+        assert find_fault(later) is None, "what it was before training is not known"
+
+
+def test_findings_have_their_numbers():
+    """By hand: 41 rows, of which those up to iteration 300 of 400 come before the last quarter."""
+    early, late = (math.exp(-place / 40) for place in (29, 39))
+    fault = find_fault(losses_of(*approach(1)))
+    assert f"{100 * (early - late) / (1 - late):.0f} %" in fault.finding
+    assert "iteration 20 of 70" in find_fault(losses_of(*DIP)).finding
+    assert "below the 3 before" in find_fault(losses_of(3, 4, 5)).finding
+
+
+@pytest.mark.parametrize(
+    ("recall", "chance", "item_error", "kind"),
+    [
+        (0.071, 0.087, 0.001, "chance"),
+        (0.093, 0.087, 0.001, "chance"),
+        (0.095, 0.087, 0.001, None),
+        (0.12, 0.087, 0.02, "chance"),
+        (0.14, 0.087, 0.02, None),
+        pytest.param(1.0, 1.0, 0.0, None, id="by construction"),
+    ],
+)
+def test_recall_of_chance_is_a_fault(recall, chance, item_error, kind):
+    """With an error over users of 0.003; few items add an error of their own."""
+    last = {"": recall, "_chance": chance, "_error": 0.003, "_item_error": item_error}
+    fault = find_fault(losses_of(*approach(6), **last))
+    assert (fault and fault.kind) == kind
