@@ -1,5 +1,5 @@
-"""Evaluation against brute force, scores in blocks, ranks of held-out items and links; and the probe
-beside the exact objective of audits.
+"""Evaluation against brute force, scores in blocks, ranks of held-out items and links; and the
+probe beside the exact objective of audits.
 """
 
 import re

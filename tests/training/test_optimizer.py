@@ -90,10 +90,8 @@ LONG = pytest.mark.long
         ("named", "row-adam", 0.5),
         ("named", "adagrad", 0.0),
         ("blocks", "row-adam", 0.5),
-        pytest.param("named", "row-adam", 0.0, marks=LONG),
         pytest.param("blocks", "adagrad", 0.5, marks=LONG),
-        pytest.param("all", "row-adam", 0.5, marks=LONG),
-        pytest.param("all", "adagrad", 0.5, marks=LONG),
+        pytest.param("all", "row-adam", 0.0, marks=LONG),
     ],
 )
 def test_rows_follow_an_update_of_all_rows(way, optimizer, decay, monkeypatch):
