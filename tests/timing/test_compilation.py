@@ -1,54 +1,18 @@
-"""The cache of compiled programs: across processes, and beside users' own settings of JAX."""
+"""The cache of compiled programs: for a second start, and beside users' own settings of JAX."""
 
 import os
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import pytest
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from support.training import figures, train
 
 from ncfbench.timing import compile_cache
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.training.inference import compiled_once
 from ncfbench.training.step import program_of
-
-SCRIPT = """
-import sys
-import jax, jax.numpy as jnp
-from ncfbench.timing.compile_cache import keep_compiled
-counts = {}
-def count(event, **_):
-    counts[event] = counts.get(event, 0) + 1
-jax.monitoring.register_event_listener(count)
-print(keep_compiled(lambda text: print(text, file=sys.stderr)))
-jax.jit(lambda x: jnp.sin(x) @ x.T)(jnp.ones((3, 3))).block_until_ready()
-print(*(counts.get(f"/jax/compilation_cache/cache_{kind}", 0) for kind in ("hits", "misses")))
-"""
-
-
-def compile_something(cache):
-    """Folder, programs that were read from the cache, programs that were not, messages."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    environment = {**kept, "NCFBENCH_CACHE_DIR": str(cache)}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, check=True
-    )
-    folder, counts = done.stdout.splitlines()
-    hits, misses = map(int, counts.split())
-    return folder, hits, misses, done.stderr
-
-
-def test_a_second_process_compiles_nothing(tmp_path):
-    folder, hits, misses, said = compile_something(tmp_path)
-    assert Path(folder).parent == tmp_path / "compiled"
-    assert hits == 0
-    assert misses > 0
-    assert said == ""
-    assert compile_something(tmp_path) == (folder, misses, 0, "")
-
 
 FOLDER = "jax_compilation_cache_dir"
 ENABLED = "jax_enable_compilation_cache"
@@ -65,6 +29,34 @@ def cache(tmp_path, monkeypatch):
     yield tmp_path / "cache"
     for name, value in before.items():
         jax.config.update(name, value)
+    reset_cache()
+
+
+@pytest.fixture
+def counts():
+    """Count the events of JAX, by name."""
+    counted = Counter()
+    jax.monitoring.register_event_listener(lambda event, **_: counted.update([event]))
+    return counted
+
+
+def read_and_compiled(counts):
+    """Return the programs read from the cache, and those that were not there; count anew."""
+    both = [counts[f"/jax/compilation_cache/cache_{kind}"] for kind in ("hits", "misses")]
+    counts.clear()
+    return both
+
+
+def test_what_is_compiled_is_read_again(cache, counts):
+    """Programs that take no time to compile too."""
+    folder = keep_compiled(pytest.fail)
+    assert folder.parent == cache / "compiled"
+    reset_cache()
+    ones = jnp.ones((3, 3))
+    counts.clear()
+    for expected in ([0, 1], [1, 0]):
+        jax.jit(lambda x: jnp.sin(x) @ x.T)(ones).block_until_ready()
+        assert read_and_compiled(counts) == expected
 
 
 def test_the_users_own_settings_are_left_alone(cache, monkeypatch):
@@ -99,21 +91,20 @@ def test_the_cache_is_bounded(cache, monkeypatch):
         assert sorted(path.name for path in folder.iterdir()) == [f"{age}-cache" for age in left]
 
 
-def test_a_second_start_of_a_run_compiles_nothing(data_dir, tmp_path):
+def test_a_second_start_of_a_run_compiles_nothing(data_dir, tmp_path, counts):
     """Its programs are read from the cache, all of them, in another folder of runs, and they are
     the same.
     """
-    counts, curves = Counter(), []
-    jax.monitoring.register_event_listener(lambda event, **_: counts.update([event]))
+    curves = []
     for folder in ("first", "second"):
         jax.clear_caches()
         for kept in (program_of, compiled_once):
             kept.cache_clear()
         counts.clear()
-        record = train(data_dir, tmp_path / folder, sampler="ns", epochs=1)
-        curves.append(figures(record))
-    assert counts["/jax/compilation_cache/cache_misses"] == 0
-    assert counts["/jax/compilation_cache/cache_hits"] > 15
+        curves.append(figures(train(data_dir, tmp_path / folder, sampler="ns", epochs=1)))
+    read, compiled = read_and_compiled(counts)
+    assert compiled == 0
+    assert read > 15
     assert curves[0] == curves[1]
 
 
