@@ -64,37 +64,66 @@ class DiagonalKept(_Sharing):
 
 
 class Right(NegativeSampler):
-    """Negative Sampling, under another name, and its subclasses: each with a record of its own."""
+    """Negative Sampling, under another name, and its subclasses: each with a record of its own.
+
+    Attributes:
+        changed: returns a batch with the fault.
+        redrawn: returns draws with the fault, from the number of the first one on.
+    """
 
     info = LISTED
+    kept: Any = None
 
     def __init_subclass__(cls):
         cls.info = LISTED
 
     def changed(self, batch, draw):
-        """Return a batch with the fault."""
         return batch
+
+    def redrawn(self, draws, start):
+        return draws
+
+    def draw(self, start, count):
+        return self.redrawn(super().draw(start, count), start)
 
     def assemble(self, draw, capacity=0):
         return self.changed(super().assemble(draw, capacity), draw)
+
+
+def planted(changed):
+    return type(Right)("Planted", (Right,), {"changed": changed})
 
 
 def reweighed(batch, weight):
     return batch._replace(negatives=batch.negatives._replace(weight=weight))
 
 
-class ShapesFault(Right):
-    """Weights in double precision."""
-
-    def changed(self, batch, draw):
-        return reweighed(batch, batch.negatives.weight.astype(np.float64))
+def times(batch, factor):
+    return reweighed(batch, batch.negatives.weight * factor)
 
 
-class IdsFault(Right):
-    """A user slot that no link names holds a user there is not."""
+def fail():
+    raise RuntimeError("planted")
 
-    def changed(self, batch, draw):
-        return batch._replace(users=np.append(batch.users, np.int32(self.graph.n_users)))
+
+ShapesFault = planted(lambda self, batch, draw: times(batch, np.float64(1)))
+"""Weights in double precision."""
+ExpectationFault = planted(lambda self, batch, draw: times(batch, np.float32(0.9)))
+"""Forgets a tenth of the negative term."""
+PairwiseFault = planted(
+    lambda self, batch, draw: times(batch, 0.9 if self.config.family == "pairwise" else 1.0)
+)
+"""Forgets a tenth of the negative term of pairwise losses."""
+EmptyShuffled = planted(lambda self, batch, draw: times(batch, self.positives.replacement * 1.0))
+"""Right with replacement, and without any negative in the stream that training uses."""
+IdsFault = planted(
+    lambda self, batch, draw: batch._replace(
+        users=np.append(batch.users, np.int32(self.graph.n_users))
+    )
+)
+"""A user slot that no link names holds a user there is not."""
+NoBatch = planted(lambda self, batch, draw: batch.items)
+"""Assembles something else."""
 
 
 class HeldOutFault(Right):
@@ -108,33 +137,6 @@ class HeldOutFault(Right):
         return batch._replace(items=items, n_items=np.int32(n + 1))
 
 
-class PermutationsFault(Right):
-    """Every epoch trains on one link twice and on another never."""
-
-    def draw(self, start, count):
-        if self.positives.replacement:
-            return super().draw(start, count)
-        return [
-            draw._replace(links=np.where(draw.links == 5, 6, draw.links))
-            for draw in super().draw(start, count)
-        ]
-
-
-class StreamsFault(Right):
-    """Draws from a generator of its own, which remembers what was drawn before."""
-
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self.rng = np.random.default_rng(0)
-
-    def draw(self, start, count):
-        shape = (self.config.batch_size, self.config.negatives)
-        return [
-            draw._replace(items=self.noise.draw(self.rng, shape[0] * shape[1]).reshape(shape))
-            for draw in super().draw(start, count)
-        ]
-
-
 class WeightsFault(Right):
     """A weight that is not a number, once in a while."""
 
@@ -144,53 +146,10 @@ class WeightsFault(Right):
         return batch
 
 
-class DrawsFault(Right):
-    """Draws unigram whatever P_n is, and makes up for it by weights."""
-
-    def draw(self, start, count):
-        drawn = []
-        for number, draw in enumerate(super().draw(start, count), start):
-            rng = self.streams.generator("unigram", number)
-            links = rng.integers(self.graph.n_links, size=draw.items.shape)
-            drawn.append(draw._replace(items=self.graph.link_item[links]))
-        return drawn
-
-    def changed(self, batch, draw):
-        importance = self.importance(self.noise.data)
-        weight = batch.negatives.weight * importance[draw.items]
-        return reweighed(batch, weight.astype(np.float32))
-
-
-class ExpectationFault(Right):
-    """Forgets a tenth of the negative term."""
-
-    def changed(self, batch, draw):
-        return reweighed(batch, batch.negatives.weight * np.float32(0.9))
-
-
-class PairwiseFault(Right):
-    """Forgets a tenth of the negative term of pairwise losses."""
-
-    def changed(self, batch, draw):
-        factor = 0.9 if self.config.family == "pairwise" else 1.0
-        return reweighed(batch, batch.negatives.weight * np.float32(factor))
-
-
-class EmptyShuffled(Right):
-    """Right with replacement, and without any negative in the stream that training uses."""
-
-    def changed(self, batch, draw):
-        if not self.positives.replacement:
-            batch.negatives.weight[:] = 0
-        return batch
-
-
 class OneArray(Right):
     """Writes every batch's weights into the same array, over those of batches that still wait in a
     queue.
     """
-
-    kept: Any = None
 
     def changed(self, batch, draw):
         if self.kept is None:
@@ -199,24 +158,53 @@ class OneArray(Right):
         return reweighed(batch, self.kept)
 
 
+class PermutationsFault(Right):
+    """Every epoch trains on one link twice and on another never."""
+
+    def redrawn(self, draws, start):
+        if self.positives.replacement:
+            return draws
+        return [draw._replace(links=np.where(draw.links == 5, 6, draw.links)) for draw in draws]
+
+
+class StreamsFault(Right):
+    """Draws from a generator of its own, which remembers what was drawn before."""
+
+    def redrawn(self, draws, start):
+        self.kept = self.kept or np.random.default_rng(0)
+        return [
+            draw._replace(
+                items=self.noise.draw(self.kept, draw.items.size).reshape(draw.items.shape)
+            )
+            for draw in draws
+        ]
+
+
+class DrawsFault(Right):
+    """Draws unigram whatever P_n is, and makes up for it by weights."""
+
+    def redrawn(self, draws, start):
+        drawn = []
+        for number, draw in enumerate(draws, start):
+            rng = self.streams.generator("unigram", number)
+            links = rng.integers(self.graph.n_links, size=draw.items.shape)
+            drawn.append(draw._replace(items=self.graph.link_item[links]))
+        return drawn
+
+    def changed(self, batch, draw):
+        importance = self.importance(self.noise.data)
+        return times(batch, importance[draw.items].astype(np.float32))
+
+
 class RaisesInDraw(Right):
     """Cannot draw."""
 
-    def draw(self, start, count):
-        raise RuntimeError("planted")
+    def redrawn(self, draws, start):
+        fail()
 
 
 class RaisesWithReplacement(Right):
     """Cannot draw with replacement."""
 
-    def draw(self, start, count):
-        if self.positives.replacement:
-            raise RuntimeError("planted")
-        return super().draw(start, count)
-
-
-class NoBatch(Right):
-    """Assembles something else."""
-
-    def changed(self, batch, draw):
-        return batch.items
+    def redrawn(self, draws, start):
+        return fail() if self.positives.replacement else draws
