@@ -27,18 +27,19 @@ PAGE = PACKAGE.parent / "CONTRIBUTING.md"
 MOST = {"A batch": 12, "A probe": 9, "A resumed run": 8}
 
 
-def told(walk):
-    """Return the files of a walk as the page names them, and those beside its way."""
+def named(walk):
+    """Return the files of a walk as the page names them: on its way, and beside it."""
     text = re.sub(r"\s+", " ", PAGE.read_text("utf-8"))
     (sentence,) = re.findall(rf"- \*{walk}\*.*?\.(?= - \*|\Z| #|  )", text)
     way, _, beside = sentence.partition("Beside its way")
-    names = [set(re.findall(r"`([a-z_/]+)\.py`", part)) for part in (way, beside)]
-    return names[0], names[1]
+    return [set(re.findall(r"`([a-z_/]+)\.py`", part)) for part in (way, beside)]
 
 
 @contextmanager
-def passed(handles):
-    """Yield the set of the files in which a function has a local variable that ``handles`` says."""
+def passes(walk, handles):
+    """Assert that the files are those of a walk in which a function has a local variable that
+    ``handles`` says.
+    """
     files = set()
 
     def note(frame, event, value):
@@ -50,38 +51,28 @@ def passed(handles):
 
     sys.setprofile(note)
     try:
-        yield files
+        yield
     finally:
         sys.setprofile(None)
-
-
-@pytest.fixture
-def opened(data_dir, tmp_path):
-    """A function that opens a run of a small model, the same one each time."""
-    config = complete(SMALL | {"sampler": "ns"})
-    locations = Locations(data_dir, tmp_path)
-
-    def opened():
-        plan = RunPlan.of(config, locations)
-        return Run(plan, Ledger(), Progress(), lambda: False)
-
-    return opened
-
-
-def assert_told(walk, files):
-    way, beside = told(walk)
+    way, beside = named(walk)
     assert files == way | beside
     assert not way & beside
     assert len(way) <= MOST[walk]
 
 
+@pytest.fixture
+def opened(data_dir, tmp_path):
+    """A function that opens a run of a small model, the same one each time."""
+    plan = RunPlan.of(complete(SMALL | {"sampler": "ns"}), Locations(data_dir, tmp_path))
+    return lambda: Run(plan, Ledger(), Progress(), lambda: False)
+
+
 def test_a_batch_passes_few_files(opened):
     """From the sampler's draw to the updated state, with all that JAX traces."""
     run = opened()
-    with passed(lambda value: isinstance(value, (Batch, Draw, Held, TrainState))) as files:
+    with passes("A batch", lambda value: isinstance(value, (Batch, Draw, Held, TrainState))):
         run._loop.full_block(1)
     run.close()
-    assert_told("A batch", files)
 
 
 def test_a_probe_passes_few_files(opened):
@@ -96,11 +87,10 @@ def test_a_probe_passes_few_files(opened):
         is_row = bool(rows) and isinstance(rows[0], dict) and "probe_loss" in rows[0]
         return is_row or isinstance(value, Evaluation) or value is parameters
 
-    with passed(handles) as files:
+    with passes("A probe", handles):
         run.record()
         run.recorder.write("running", run.iteration)
     run.close()
-    assert_told("A probe", files)
 
 
 def test_a_resumed_run_passes_few_files(opened):
@@ -115,8 +105,7 @@ def test_a_resumed_run_passes_few_files(opened):
         is_path = isinstance(value, Path) and value.is_relative_to(folder)
         return is_path or isinstance(value, (Checkpoints, RunRecord, Saved))
 
-    with passed(handles) as files:
+    with passes("A resumed run", handles):
         resumed = opened()
     assert resumed.iteration > 0
     resumed.close()
-    assert_told("A resumed run", files)
