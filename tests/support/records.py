@@ -22,24 +22,16 @@ from ncfbench.runs.reported import reported_columns
 from ncfbench.statistics import speedups as analysis
 from ncfbench.storage import schemas, tables
 
-ENVIRONMENT = {
-    "key": "one",
-    "time": "2026-01-01",
-    "cpu": "a <fast> & small one",
-    "cores": 2,
-    "packages": {"jax": "0.10.2"},
-}
+CPU = "a <fast> & small one"
+ENVIRONMENT = {"key": "one", "time": "2026-01-01", "cpu": CPU, "cores": 2}
+ENVIRONMENT |= {"packages": {"jax": "0.10.2"}}
+OPTIONS = {"text": ["title", "tags"], "max_length": 40, "test_fraction": 0.2}
 MANIFEST = {
     "fingerprint": "f" * 64,
     "source": "citeulike",
     "statistics": {"users": 9, "words_mean": 1.5},
     "files": {},
-    "options": {
-        "text": ["title", "tags"],
-        "max_length": 40,
-        "test_fraction": 0.2,
-        "vocabulary_size": None,
-    },
+    "options": OPTIONS | {"vocabulary_size": None},
 }
 """The data of the runs."""
 BLOCKS = (0.9, 1.0, 1.1, 1.3, 0.95)
@@ -64,9 +56,8 @@ def write_run(runs_dir, sampler, losses, ms, recalls=(), **more):
     iteration.
 
     ``recalls`` stand beside the losses; the first is not written, for no run is evaluated before it
-    was trained. So do ``validation``, recalls of validation links, and ``errors`` of the recalls,
-    over users and over items. ``edit`` changes the rows of the curve, and ``spread`` stretches the
-    differences between the times of blocks.
+    was trained. So do ``validation``, recalls of validation links, and ``errors`` over users and
+    items. ``edit`` changes the rows of the curve; ``spread`` stretches how times of blocks differ.
     """
     edit, spread = more.pop("edit", None), more.pop("spread", 1.0)
     validation, errors = more.pop("validation", ()), more.pop("errors", None)
@@ -79,8 +70,9 @@ def write_run(runs_dir, sampler, losses, ms, recalls=(), **more):
     folder = make_run(runs_dir, config, fingerprint, feature_seconds)
     curve = []
     for place, loss in enumerate(losses):
-        recall = recalls[place] if 0 < place < len(recalls) else None
-        judged = validation[place] if 0 < place < len(validation) else None
+        recall, judged = (
+            values[place] if 0 < place < len(values) else None for values in (recalls, validation)
+        )
         row = {"iteration": 100 * place, "epoch": float(place), "train_seconds": 0.1 * place * ms}
         row |= {"probe_loss": float(loss), "batch_loss": float(loss)}
         row |= {"validation_recall_at_50": judged}
@@ -93,14 +85,14 @@ def write_run(runs_dir, sampler, losses, ms, recalls=(), **more):
         edit(curve)
     timing = []
     nothing = dict.fromkeys(("sampling_seconds", "transfer_seconds", "waiting_seconds"), 0.0)
-    nothing |= {"resumed": False, "environment_key": environment["key"]}
-    for kind, share in (("full", 1.0), ("step", 0.5)):
-        for place, factor in enumerate(BLOCKS):
-            row = {"kind": kind, "first_iteration": 10 * place, "iterations": 10}
-            row |= {"seconds": 10 * (1 + spread * (factor - 1)) * share * ms / 1e3}
-            slots = {"item_slots": 100.0 + place if kind == "full" else None}
-            timing.append(row | nothing | slots)
-    reported = reported_columns(curve, config.patience)
+    nothing |= {"resumed": False, "environment_key": environment["key"], "iterations": 10}
+    for (kind, share), (place, factor) in itertools.product(
+        (("full", 1.0), ("step", 0.5)), enumerate(BLOCKS)
+    ):
+        row = {"kind": kind, "first_iteration": 10 * place}
+        row |= {"seconds": 10 * (1 + spread * (factor - 1)) * share * ms / 1e3}
+        row |= {"item_slots": 100.0 + place if kind == "full" else None}
+        timing.append(row | nothing)
     summary = {
         "run": folder.name,
         "status": status,
@@ -116,13 +108,14 @@ def write_run(runs_dir, sampler, losses, ms, recalls=(), **more):
         "full_iteration_seconds": analysis.seconds_per_iteration(timing, "full"),
         "step_iteration_seconds": analysis.seconds_per_iteration(timing, "step"),
         "item_slots": analysis.weighted_mean(timing, "item_slots"),
-        **reported,
+        **reported_columns(curve, config.patience),
     }
     tables.write_json(folder / "environment.json", environment)
-    tables.write_rows(folder / "curve.parquet", curve, schemas.CURVE)
-    tables.write_rows(folder / "timing.parquet", timing, schemas.TIMING)
-    tables.write_rows(folder / "ledger.parquet", [], schemas.LEDGER)
-    tables.write_rows(folder / "summary.parquet", [summary], schemas.SUMMARY)
+    for name, rows in (
+        *(("curve", curve), ("timing", timing)),
+        *(("ledger", []), ("summary", [summary])),
+    ):
+        tables.write_rows(folder / f"{name}.parquet", rows, getattr(schemas, name.upper()))
     return folder
 
 
@@ -136,11 +129,9 @@ def floor_row(floor, recall, seconds, **more):
         "environment_key": "one",
         "data_fingerprint": "f" * 64,
         "content_seconds": seconds / 2,
-        "choice_seconds": seconds / 4,
-        "fit_seconds": seconds / 4,
+        **dict.fromkeys(("choice_seconds", "fit_seconds"), seconds / 4),
         "ranking_seconds": 9.0,
-        "penalties": [],
-        "recalls": [],
+        **{name: [] for name in ("penalties", "recalls")},
         "test_recall_at_50": recall,
         "test_recall_at_50_error": 0.003,
         "test_recall_at_50_item_error": 0.004,
@@ -268,8 +259,8 @@ def record(sampler, losses, ms, recall=0.4, **more):
 
 
 def rows_of(records):
-    (found,) = compare(frames.group(records))
-    return {f"{row['sampler']} {row['variant']}".strip(): row for row in found.speedups}
+    (results,) = compare(frames.group(records))
+    return {f"{row['sampler']} {row['variant']}".strip(): row for row in results.speedups}
 
 
 FIXED = {"dataset": "tiny", "encoder": "cnn"}
@@ -294,19 +285,16 @@ def written(runs_dir, arm, recalls, ms):
         for row in rows:
             row |= validated(row)
 
-    found = []
+    result, losses = [], [9.0 - place for place in range(max(len(recalls), 2))]
     for one in (arm, arm.repeat(1)):
         settings = {
-            name: value
-            for name, value in one.config.to_dict().items()
-            if value is not None and name != "sampler"
+            name: value for name, value in one.config.to_dict().items() if value is not None
         }
-        losses = [9.0 - place for place in range(max(len(recalls), 2))]
-        settings["errors"] = (0.003, 0.004)
-        folder = write_run(runs_dir, arm.config.sampler, losses, ms, recalls, **settings)
+        settings |= {"losses": losses, "ms": ms, "recalls": recalls, "errors": (0.003, 0.004)}
+        folder = write_run(runs_dir, **settings)
         change(folder, "curve", validate)
-        found.append(runs.read(folder))
-    return found
+        result.append(runs.read(folder))
+    return result
 
 
 def validated(row):
