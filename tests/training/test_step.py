@@ -1,5 +1,5 @@
-"""The training step, Adam on the sampled objective for every sampler, loss and encoder; its loop
-and feed: what is off the clock, and stops lose no batch.
+"""The training step, Adam on the sampled objective for every sampler, loss and encoder; and the
+loop and feed: what is off the clock, and stops lose no batch.
 """
 
 import itertools
