@@ -32,7 +32,7 @@ from ncfbench.runs.quality import (
     require_validation_links,
 )
 from ncfbench.timing.compile_cache import keep_compiled
-from ncfbench.training.blended import Scored, blend_run, failures
+from ncfbench.training.blended import MOST_FLOORS, Scored, blend_run, failures
 
 FOLDER = "advice"
 """Folder of the races, below the folder of the runs."""
@@ -94,10 +94,10 @@ def advise(
         unfitted = _fit_floors(data, locations, clock, progress)
         rows = kept.read(locations.data_dir / data.name, data.fingerprint)
         most = FLOORS_SHARE * budget_seconds / BLENDING
-        best, quick = kept.best(rows), kept.best(rows, most_seconds=most)
-        clock.reserve_seconds += BLENDING * kept.seconds_again(quick) if quick else 0.0
-        if best and best != quick:
-            say(f"No blend with {best['floor']}: to fit it again takes more than its share.")
+        best, quick = kept.ranked(rows), kept.ranked(rows, most)[:MOST_FLOORS]
+        clock.reserve_seconds += BLENDING * sum(map(kept.seconds_again, quick))
+        if best and best[0] not in quick:
+            say(f"No blend with {best[0]['floor']}: to fit it again takes more than its share.")
         keep_compiled(say)
         import jax
 
@@ -128,10 +128,9 @@ def advise(
         )
         progress.move(int(clock.spent), "blending")
         scored: Scored = {}
-        name = quick["floor"] if quick else None
-        for run in answer.best.shown.values() if answer.best and name else ():
+        for run in answer.best.shown.values() if answer.best else ():
             try:
-                blend_run(run, data, floor=name, metric=question.measure, scored=scored, say=say)
+                blend_run(run, data, quick, metric=question.measure, scored=scored, say=say)
             except failures() as error:
                 notes.append(f"No blend: {first_line(error)}")
         floors, _ = read_floors([locations.data_dir / data.name], data.fingerprint)

@@ -86,6 +86,6 @@ def scale(
     return mean[:, None].astype(np.float32), deviation[:, None].astype(np.float32)
 
 
-def write(folder: Path, row: Row) -> None:
-    """Keep a blend in a run's folder, in place of the one before."""
-    tables.write_rows(folder / "blend.parquet", [row], BLEND)
+def write(folder: Path, rows: Sequence[Row]) -> None:
+    """Keep blends in a run's folder, in place of those before."""
+    tables.write_rows(folder / "blend.parquet", rows, BLEND)

@@ -25,23 +25,22 @@ def read(folder: Path, fingerprint: str) -> list[Row]:
     return [row for row in rows if row["data_fingerprint"] == fingerprint]
 
 
-def best(
-    rows: Iterable[Row], name: str | None = None, most_seconds: float = math.inf
-) -> Row | None:
-    """Return the floor with the most recall of validation links, or that of a name; None where no
-    floor has any, or it is 1 by construction.
+def ranked(rows: Iterable[Row], most_seconds: float = math.inf) -> list[Row]:
+    """Return the floors that have recall of validation links, and not 1 by construction, the
+    largest first.
 
     Of a floor with several settings one counts (:func:`one_of_each`).
 
     Args:
-        most_seconds: that it may take to fit it again.
+        most_seconds: that it may take to fit one again.
     """
     able = (
         row
         for row in rows
         if row["validation_recall_at_50"] and (row["validation_recall_at_50_chance"] or 0.0) < 1
     )
-    return named((row for row in able if seconds_again(row) <= most_seconds), name)
+    quick = (row for row in able if seconds_again(row) <= most_seconds)
+    return sorted(one_of_each(quick), key=recall, reverse=True)
 
 
 def seconds_again(row: Row) -> float:
@@ -50,10 +49,9 @@ def seconds_again(row: Row) -> float:
     return float(sum(row[part] for part in parts))
 
 
-def named(rows: Iterable[Row], name: str | None) -> Row | None:
-    """Return the best floor of a name, or of all; see :func:`best`."""
-    valid = (row for row in one_of_each(rows) if name in (None, row["floor"]))
-    return max(valid, key=_recall, default=None)
+def named(rows: Iterable[Row], name: str) -> Row | None:
+    """Return the floor of a name, if it is kept."""
+    return next((row for row in one_of_each(rows) if row["floor"] == name), None)
 
 
 def one_of_each(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
@@ -62,10 +60,11 @@ def one_of_each(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
     """
 
     def preference(row: Mapping[str, Any]) -> tuple[bool, float]:
-        return row["chosen_by"] != "given", _recall(row)
+        return row["chosen_by"] != "given", recall(row)
 
     return [*{row["floor"]: row for row in sorted(rows, key=preference)}.values()]
 
 
-def _recall(row: Mapping[str, Any]) -> float:
+def recall(row: Mapping[str, Any]) -> float:
+    """Return the recall of validation links in the row of a floor or of a blend."""
     return row["validation_recall_at_50"] or 0.0

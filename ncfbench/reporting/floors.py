@@ -294,18 +294,21 @@ class BlendResult:
 
 
 def blend_of(runs: Sequence[RunRecord], floors: Iterable[FloorResult]) -> BlendResult | None:
-    """Return the kept blends of an arm's runs; None where some run has none of what it reports,
-    they are of several floors, or of one that is not among the floors.
+    """Return the kept blends of an arm's runs with one floor, of which their recall of validation
+    links is the largest; None where there is none with which all are blended as they report.
     """
     known = []
     for run in runs:
         with suppress(DataError):  # a damaged one is made again by `ncfbench run`
-            row = run.blend
-            if row is not None and row["iteration"] == run.reported_iteration:
-                known.append(row)
-    parts = {(row["floor"], row["penalty"]) for row in known}
-    of_floors = {(each.row["floor"], each.row["penalty"]): each for each in floors}
-    if not runs or len(known) < len(runs) or len(parts) > 1 or not parts <= of_floors.keys():
-        return None
+            at = run.reported_iteration
+            rows = [row for row in run.blends if row["iteration"] == at]
+            known.append({(row["floor"], row["penalty"]): row for row in rows})
     epoch = mean_of(run.summary["reported_epoch"] for run in runs)
-    return BlendResult(of_floors[parts.pop()], known, epoch)
+    blends = [
+        BlendResult(floor, [of_run[key] for of_run in known], epoch)
+        for floor in floors
+        if (key := (floor.row["floor"], floor.row["penalty"]))
+        and len(known) == len(runs)
+        and all(key in of_run for of_run in known)
+    ]
+    return max(blends, key=lambda both: both.quality("validation").recall, default=None)

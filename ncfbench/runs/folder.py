@@ -104,11 +104,11 @@ class RunRecord:
             return None
 
     @property
-    def blend(self) -> Mapping[str, Any] | None:
-        """Its blend with a floor (:mod:`ncfbench.blending.blend`); None without one. A DataError
-        where it is damaged.
+    def blends(self) -> list[dict[str, Any]]:
+        """Its blends with floors (:mod:`ncfbench.blending.blend`). A DataError where they are
+        damaged.
         """
-        return next(iter(self._table("blend").to_pylist()), None)
+        return list(self._table("blend").to_pylist())
 
     def _table(self, kind: str) -> pa.Table:
         path = self.folder / f"{kind}.parquet"
@@ -255,13 +255,13 @@ def export(records: Sequence[RunRecord], folder: Path) -> None:
             "feature_seconds": record.feature_seconds,
             "environment": {**record.environment},
         }
-        at, blend = record.reported_iteration, record.blend
+        at = record.reported_iteration
         reported = record.evaluation(at)
         own = {kind: getattr(record, kind) for kind in ALWAYS} | {
             "evaluation": [{"iteration": at, "split": "test", **vars(reported)}]
             if reported
             else [],
-            "blend": [blend] if blend else [],
+            "blend": record.blends,
             "run": [{**record.summary, "document": json.dumps(document)}],
         }
         for kind, of_run in own.items():

@@ -140,8 +140,8 @@ BLEND = _schema(
     ["number:", *QUALITY_COLUMNS],
     ["floats:", *OF_USERS["test"], *OF_USERS["validation"]],
 )
-"""One row: a run's blend with a floor (:mod:`ncfbench.blending`). ``iteration``: that of the epoch
-that the run reports, whose parameters are blended; ``weight``: of the run;
+"""One row for each of a run's blends with a floor (:mod:`ncfbench.blending`). ``iteration``: that
+of the epoch that the run reports, whose parameters are blended; ``weight``: of the run;
 ``heights``: the ``metric`` of validation links with each of the ``weights``; ``penalty``: of the
 floor, null where it has none; ``seconds``: to fit the floor again, to choose and to rank.
 """

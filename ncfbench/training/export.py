@@ -192,14 +192,7 @@ def _find_floor(
         )
     if record is None:
         return row, None
-    blended = blend_run(
-        record,
-        dataset,
-        floor=name,
-        metric=None,
-        replaces=False,
-        say=progress.say,
-    )
+    blended = blend_run(record, dataset, [row], metric=None, say=progress.say)
     if blended is None:
         raise UsageError(
             f"{record.folder} cannot be blended with {name}: it ranked nothing, or no validation"

@@ -79,7 +79,7 @@ def run_and_blend(
     progress: Progress,
     again: bool = False,
 ) -> RunRecord | None:
-    """Train a run as :func:`run` does, and blend it with the best kept floor of its data.
+    """Train a run as :func:`run` does, and blend it with the best kept floors of its data.
 
     A floor whose fit takes longer than the training, and than a minute, is not blended.
 
@@ -103,7 +103,8 @@ def run_and_blend(
     from ncfbench.training import blended
 
     try:
-        blended.blend_run(record, dataset, say=say)
+        floors = blended.quick_floors(record, dataset, say)
+        blended.blend_run(record, dataset, floors, say=say)
     except blended.failures() as error:
         say(f"No blend: {first_line(error)}")
     return record

@@ -26,7 +26,7 @@ from ncfbench.floors.models import Fitted
 from ncfbench.runs.folder import read_all
 from ncfbench.runs.progress import Progress
 from ncfbench.training import blended, vectors
-from ncfbench.training.blended import blend_run
+from ncfbench.training.blended import blend_run, quick_floors
 from ncfbench.training.run import run_and_blend
 
 RECALL = "test_recall_at_50"
@@ -50,55 +50,61 @@ def linked(table):
     return {*zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True)}
 
 
-def test_a_blend_is_kept_beside_its_run(trained):
+def best_of(record):
+    return max(record.blends, key=kept.recall)
+
+
+def test_blends_are_kept_beside_their_run(trained):
     record, dataset, home = trained
-    row = record.blend
-    kept = read_floors(home / "tiny", dataset.fingerprint)
-    best = max(kept, key=lambda each: each["validation_recall_at_50"])
-    assert (row["floor"], row["penalty"]) == (best["floor"], best["penalty"])
-    assert row["heights"][0] == pytest.approx(best["validation_recall_at_50"], abs=1e-3)
-    assert row["heights"][-1] == pytest.approx(record.summary["validation_recall_at_50"], abs=1e-3)
-    assert row["validation_recall_at_50"] == max(row["heights"])
-    assert np.mean(row["test_user_recalls"]) == pytest.approx(row[RECALL], abs=1e-6)
+    floors = {row["floor"]: row for row in read_floors(home / "tiny", dataset.fingerprint)}
+    assert [row["floor"] for row in record.blends] == sorted(
+        floors, key=lambda name: -floors[name]["validation_recall_at_50"]
+    )
+    for row in record.blends:
+        floor, last = floors[row["floor"]], record.summary["validation_recall_at_50"]
+        assert row["penalty"] == floor["penalty"]
+        assert row["heights"][0] == pytest.approx(floor["validation_recall_at_50"], abs=1e-3)
+        assert row["heights"][-1] == pytest.approx(last, abs=1e-3)
+        assert row["validation_recall_at_50"] == max(row["heights"])
+        assert np.mean(row["test_user_recalls"]) == pytest.approx(row[RECALL], abs=1e-6)
 
 
 def test_exported_vectors_rank_as_reported(trained, tmp_path):
     record, dataset, home = trained
-    row = record.blend
-    meta = export_vectors(record.folder, tmp_path / "both", floor=row["floor"], data_dir=home)
-    assert meta["weight_of_the_run"] == row["weight"]
-    assert recall_of_files(tmp_path / "both", dataset) == pytest.approx(row[RECALL], abs=3e-3)
-    for row_of in read_floors(home / "tiny", dataset.fingerprint):
-        folder = tmp_path / row_of["floor"]
-        export_vectors("tiny", folder, floor=row_of["floor"], data_dir=home)
-        assert recall_of_files(folder, dataset) == pytest.approx(row_of[RECALL], abs=1e-2)
+    for row in record.blends:
+        folder = tmp_path / f"both-{row['floor']}"
+        meta = export_vectors(record.folder, folder, floor=row["floor"], data_dir=home)
+        assert (meta["floor"], meta["weight_of_the_run"]) == (row["floor"], row["weight"])
+        assert recall_of_files(folder, dataset) == pytest.approx(row[RECALL], abs=3e-3)
+    for row in read_floors(home / "tiny", dataset.fingerprint):
+        folder = tmp_path / row["floor"]
+        export_vectors("tiny", folder, floor=row["floor"], data_dir=home)
+        assert recall_of_files(folder, dataset) == pytest.approx(row[RECALL], abs=1e-2)
         assert not (folder / "towers.safetensors").exists()
-    other = {"ridge": "profile", "profile": "ridge"}[row["floor"]]
-    meta = export_vectors(record.folder, tmp_path / "other", floor=other, data_dir=home)
-    assert meta["floor"] == other
-    assert record.blend == row, "what is reported stays"
 
 
 def test_a_floor_of_a_long_fit_is_blended_when_asked_for(trained, monkeypatch):
-    """Then `run` blends with the best of the others, but leaves a blend with it alone."""
-    record, dataset, _ = trained
-    row, said = record.blend, []
-    seconds = {row["floor"]: 999.0}
+    """`run` blends with the others, and says how; what is blended is not blended again."""
+    record, dataset, home = trained
+    rows, said = record.blends, []
+    first, second = kept.ranked(read_floors(home / "tiny", dataset.fingerprint))
+    seconds = {first["floor"]: 999.0}
     monkeypatch.setattr(kept, "seconds_again", lambda row: seconds.get(row["floor"], 0.1))
-    assert blend_run(record, dataset, say=said.append) == row
-    other = blend_run(record, dataset, metric="ndcg_at_50", replaces=False, say=said.append)
-    assert {row["floor"], other["floor"]} == {"ridge", "profile"}
-    assert f"export {record.name} vectors --floor {row['floor']}" in said[0]
-    assert blend_run(record, dataset, floor=row["floor"], say=said.append) == row
+    assert quick_floors(record, dataset, said.append) == [second]
+    assert not said, "it is blended with the best one already"
+    blend.write(record.folder, rows[1:])
+    quick_floors(record, dataset, said.append)
+    assert f"export {record.name} vectors --floor {first['floor']}" in said[0]
     scored = {}
-    wanted = {"floor": row["floor"], "replaces": False, "scored": scored}
-    first = blend_run(record, dataset, **wanted, metric="ndcg_at_50")
-    assert scored.keys() == {(row["floor"], "validation"), (row["floor"], "test")}
+    row = blend_run(record, dataset, [first], scored=scored)
+    assert scored.keys() == {(first["floor"], "validation"), (first["floor"], "test")}
     monkeypatch.setattr(blended, "refit", lambda *a: pytest.fail("it is fitted"))
-    again = blend_run(record, dataset, **wanted, metric="ndcg_at_50")
-    assert {**first, "seconds": 0.0} == {**again, "seconds": 0.0}
-    seconds["profile"] = seconds["ridge"] = 999.0
-    assert blend_run(record, dataset, metric="ndcg_at_50", replaces=False, say=quiet) is None
+    assert {**row, "seconds": 0.0} == {**rows[0], "seconds": 0.0}
+    assert blend_run(record, dataset, [first, second]) == best_of(record)
+    blend.write(record.folder, rows[1:])
+    assert blend_run(record, dataset, [first], scored=scored)["heights"] == rows[0]["heights"]
+    blend.write(record.folder, rows)
+    assert blend_run(record, dataset, []) is None
 
 
 @pytest.mark.parametrize("most", [9, 10**6])
@@ -159,9 +165,9 @@ def test_a_report_and_its_copy_have_the_blend(trained, tmp_path):
     (answer,) = json.loads(invoke(*words).stdout)["answers"]
     (found,) = answer["blends"]
     for name in ("floor", "weight", RECALL):
-        assert found[name] == record.blend[name]
+        assert found[name] == best_of(record)[name]
     (copied,), _ = read_all(tmp_path / "out")
-    assert copied.blend == record.blend | {"run": record.name}
+    assert copied.blends == [row | {"run": record.name} for row in record.blends]
     published = invoke("report", tmp_path / "out", "--data-dir", tmp_path)
     check(published, 0, "Both together", "DEPLOY ")
 
@@ -169,11 +175,14 @@ def test_a_report_and_its_copy_have_the_blend(trained, tmp_path):
 def test_a_blend_of_other_parameters_is_made_again(trained):
     """As where an interrupted run was blended, and trained on."""
     record, dataset, home = trained
-    row = record.blend
-    blend.write(record.folder, row | {"iteration": row["iteration"] - 1, "weight": 0.123})
+    rows = record.blends
+    old = [row | {"iteration": row["iteration"] - 1, "weight": 0.123} for row in rows]
+    blend.write(record.folder, old)
     assert "Both together" not in invoke("report", home / "runs", "--data-dir", home).stdout
-    assert {**blend_run(record, dataset), "seconds": 0} == {**row, "seconds": 0}
-    blend.write(record.folder, row)
+    again = blend_run(record, dataset, quick_floors(record, dataset))
+    assert {**again, "seconds": 0} == {**best_of(record), "seconds": 0}
+    assert [row["heights"] for row in record.blends] == [row["heights"] for row in rows]
+    blend.write(record.folder, rows)
 
 
 def test_a_floor_with_a_chosen_penalty_comes_first():
@@ -184,8 +193,7 @@ def test_a_floor_with_a_chosen_penalty_comes_first():
     profile = row("profile", None, 0.3)
     assert named([chosen, given, profile], "ridge") is chosen
     assert named([given, profile], "ridge") is given
-    assert named([given, profile, chosen], None) is chosen
-    assert named([], None) is named([given], "ease") is None
+    assert named([], "ease") is named([given], "ease") is None
 
 
 REFUSED = [

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 from support.cli import check, invoke
-from support.records import floor_row, write_blend, write_run
+from support.records import blend_row, floor_row, write_run
 
+from ncfbench.blending import blend
 from ncfbench.data import prepare
 from ncfbench.floors.floor import floor as fit_floors
 from ncfbench.floors.kept import FILE
@@ -165,7 +166,7 @@ def test_floors_are_read_beside_the_data(tmp_path, tiny_options, tiny):
 def test_a_blend_decides_whether_training_is_worth_it(tmp_path, recall, apart, word):
     """The blend's users are as far apart as the floor's, or farther; the run alone is below."""
     run = write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], errors=ERRORS)
-    write_blend(run, recall, apart)
+    blend.write(run, [blend_row(recall, apart)])
     of_users = {"test_user_recalls": [0.5, 0.58], "test_item_shares": [0.54 / 400] * 400}
     keep_floors(tmp_path, floor_row("ridge", 0.54, 1.0, **of_users))
     (answer,) = collect(tmp_path, tmp_path).answers
@@ -179,6 +180,19 @@ def test_a_blend_decides_whether_training_is_worth_it(tmp_path, recall, apart, w
     said = "are beside ridge (not compared) and training alone"
     assert said in sentences.floors_sentence(answer)
     assert sentences.worth_sentence(answer) == ""
+
+
+def test_one_floor_is_blended_with_all_seeds(tmp_path):
+    """That with the most recall of validation links over the seeds, though not of each of them."""
+    recalls = {"profile": (0.6, 0.45), "ridge": (0.5, 0.6), "denoised": (0.9,)}
+    for seed in range(2):
+        run = write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], seed=seed)
+        rows = [blend_row(of[seed], 0.01, name) for name, of in recalls.items() if seed < len(of)]
+        blend.write(run, rows)
+    keep_floors(tmp_path, *(floor_row(name, 0.4, 1.0) for name in recalls))
+    ((both,),) = (answer.blends for answer in collect(tmp_path, tmp_path).answers)
+    assert both.floor.row["floor"] == "ridge"
+    assert both.reported.recall == pytest.approx(0.55)
 
 
 # --- seconds that derived item features took

@@ -179,7 +179,7 @@ def _write_own_data(runs_dir):
         recalls, losses = [0.1, 0.2, recall + 0.01 * seed], [9, 5, 4 - 3 * recall]
         run = write_run(runs_dir, sampler, losses, ms, recalls, seed=seed, **data | more)
         if (sampler, more) == ("strat-ns", {}):
-            write_blend(run, recall + 0.02, 0.005)
+            blend.write(run, [blend_row(recall + 0.02, 0.005)])
             (run / "checkpoints").mkdir()
     row = {"dataset": "own-data", "data_fingerprint": "e" * 64, "test_ndcg_at_50": 0.3}
     row |= {f"{split}_recall_at_50_chance": 0.001 for split in ("test", "validation")}
@@ -199,14 +199,14 @@ def _add_measures(curve):
         row |= validated(row)
 
 
-def write_blend(run, recall, apart):
-    """Keep a blend with ridge, two users of which are so far from the mean recall."""
-    row = dict.fromkeys(schemas.BLEND.names) | {"floor": "ridge", "metric": "recall_at_50"}
+def blend_row(recall, apart, floor="ridge"):
+    """A blend, two users of which are so far from the mean recall."""
+    row = dict.fromkeys(schemas.BLEND.names) | {"floor": floor, "metric": "recall_at_50"}
     for split in ("test", "validation"):
         row[f"{split}_recall_at_50"] = recall
         row[f"{split}_user_recalls"] = [recall - apart, recall + apart]
         row[f"{split}_item_shares"] = [recall / 400] * 400
-    blend.write(run, row | {"weight": 0.7, "iteration": 200})
+    return row | {"weight": 0.7, "iteration": 200}
 
 
 def filled(schema, **own):
