@@ -48,11 +48,10 @@ def held_out_of(rows, **options):
 
 
 def by_split(result):
-    pairs = list(zip(result.users.tolist(), result.items.tolist(), strict=True))
-    return {
-        name: {pair for pair, of in zip(pairs, result.held_out, strict=True) if of == number}
-        for number, name in enumerate(SPLITS)
-    }
+    splits, links = {name: set() for name in SPLITS}, (result.users, result.items, result.held_out)
+    for user, item, number in zip(*map(np.ndarray.tolist, links), strict=True):
+        splits[SPLITS[number]].add((user, item))
+    return splits
 
 
 def first_times(rows):
@@ -69,13 +68,11 @@ def test_a_share_of_each_users_links(rows, test, validation):
     result = by_split(held_out_of(rows, **options))
     again = by_split(held_out_of(rows[::-1], **options))
     assert result == again, "the order of rows does not matter"
-    sizes = defaultdict(lambda: [0, 0, 0])
-    for number, name in enumerate(SPLITS):
-        for user, _ in result[name]:
-            sizes[user][number] += 1
     assert set.union(*result.values()) == set(first_times(rows))
-    for n_train, n_validation, n_test in sizes.values():
-        n = n_train + n_validation + n_test
+    sizes = {name: Counter(user for user, _ in pairs) for name, pairs in result.items()}
+    for user in {user for user, *_ in rows}:
+        n_validation, n_test = sizes["validation"][user], sizes["test"][user]
+        n = sizes["train"][user] + n_validation + n_test
         assert n_test == min(round(n * test), n - 1)
         assert n_validation == min(round((n - n_test) * validation), n - n_test - 1)
 
@@ -89,17 +86,14 @@ def test_the_newest_link_of_each_user(rows, has_validation):
     for pair in sorted(times, key=times.__getitem__):
         links[pair[0]].append(pair)
     expected = {name: set() for name in SPLITS}
-    tied = 0
+    tied, newest_splits = 0, ["validation", "test"][1 - has_validation :]
     for pairs in links.values():
-        n_held_out = 1 + has_validation
-        if len(pairs) <= n_held_out:
-            expected["train"] |= set(pairs)
-            continue
-        expected["test"].add(pairs[-1])
-        expected["validation"] |= set(pairs[-n_held_out:-1])
-        expected["train"] |= set(pairs[:-n_held_out])
-        newest = [times[pair][0] for pair in pairs[-n_held_out - 1 :]]
-        tied += len(set(newest)) < len(newest)
+        newest = [times[pair][0] for pair in pairs[-len(newest_splits) - 1 :]]
+        if len(pairs) > len(newest_splits):
+            tied += len(set(newest)) < len(newest)
+            for name in reversed(newest_splits):
+                expected[name].add(pairs.pop())
+        expected["train"] |= set(pairs)
     result = held_out_of(rows, **options)
     assert by_split(result) == expected
     assert result.facts == {"users_with_tied_times": tied}
@@ -123,9 +117,8 @@ def test_all_links_from_a_time_on(rows, test, validation):
     newest = [max(moments[name], default=-1) for name in SPLITS]
     assert newest[0] < min(oldest[1:])
     assert newest[1] < oldest[2]
-    assert {user for user, _ in splits["validation"] | splits["test"]} <= {
-        user for user, _ in splits["train"]
-    }
+    with_links = {user for user, _ in splits["train"]}
+    assert all(user in with_links for user, _ in splits["validation"] | splits["test"])
     n_removed = sum(result.removed.values())
     assert len(times) == n_removed + sum(map(len, splits.values()))
     if test and not n_removed:
