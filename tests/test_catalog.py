@@ -272,15 +272,6 @@ def test_a_wrong_record_is_refused_by_name(kind, base, record, words, module, tm
 
 
 @pytest.mark.parametrize("kind", ["sampler", "loss", "encoder"])
-def test_a_built_in_class_is_no_plug_in_of_another_kind(kind):
-    for other, infos in BUILT_IN.items():
-        for info in infos.values():
-            if kind != other and (kind, other) != ("encoder", "user_tower"):
-                with pytest.raises(UsageError, match=r"; an? .* is a"):
-                    find(kind, info.path)
-
-
-@pytest.mark.parametrize("kind", ["sampler", "loss", "encoder"])
 def test_the_page_names_every_attribute_of_a_record(kind):
     """In the table of attributes, or below it as those that a plug-in leaves alone."""
     part = PAGE.split("| attribute of `info` |")[1].split("\n- ")[0]

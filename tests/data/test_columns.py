@@ -82,21 +82,6 @@ def test_a_threshold_has_the_type_of_the_ratings(tmp_path, kind, threshold, coun
     assert column_of(tmp_path, scores).at_least(threshold).sum() == count
 
 
-def test_names_decide_between_columns(tmp_path):
-    """However many rows fit: most brands are known, and few items."""
-    links = [
-        {"user": "AB"[n % 2], "user_id": n % 5, "item_id": n, "product": f"b{n % 5}"}
-        for n in range(1, 21)
-    ]
-    items = [{"item_id": n, "product": f"b{n}", "title": f"t{n}"} for n in range(9)]
-    dataset, said = prepare(tmp_path, links, items, test_fraction=0.0)
-    assert dataset.manifest["statistics"]["users"] == 5
-    assert dataset.manifest["options"]["item_column"] == "item_id"
-    assert dataset.manifest["removed"]["links_to_unknown_items"] == 12
-    assert "Not used of r.csv: user, product." in said
-    assert "Not used of m.csv: product." in said
-
-
 @pytest.mark.parametrize(
     ("links", "items", "options", "message"),
     [
@@ -107,6 +92,7 @@ def test_names_decide_between_columns(tmp_path):
         ("user,category_id,item_id", "item_id,category_id,title", {}, ""),
         ("user,part_id,unit_id", "part_id,unit_id,title", {}, "id of an item.*--item-column NAME"),
         ("user,movie,item_id", "movie,id,title", {}, ""),
+        ("user_id,user,product,item_id", "item_id,product,title", {}, ""),
         ("user,id", "id,docid,title", {"id_column": "id"}, "the id of an item"),
         ("user,id", "id,docid,title", {"item_column": "id"}, ""),
         ("user,docid,sku", "sku,docid,title", {"item_column": "sku"}, ""),
@@ -129,8 +115,9 @@ def test_columns_without_one_usual_name_are_asked_for(tmp_path, links, items, op
     else:
         dataset, said = prepare(tmp_path, one, two, **options)
         assert ", text" in said[1]
-        chosen = dataset.manifest["options"]["item_column"]
-        assert chosen == options.get("item_column", links.split(",")[-1])
+        chosen, columns = dataset.manifest["options"], links.split(",")
+        assert chosen["user_column"] == columns[0]
+        assert chosen["item_column"] == options.get("item_column", columns[-1])
 
 
 MARKS = {

@@ -214,21 +214,3 @@ def test_synthetic_degrees_are_heavy_tailed():
         degrees = np.sort(np.bincount(ids, minlength=size))[::-1]
         assert degrees[: size // 10].sum() > 0.25 * degrees.sum()
         assert degrees[0] > 5 * np.median(degrees)
-
-
-def test_synthetic_words_tell_the_links():
-    """Users of items with common words are common: a text nearest neighbour shares more users than
-    a random item.
-    """
-    content = synthetic.make(synthetic.Options(users=400, items=500, links=8000))
-    bags = np.zeros((500, len(content.vocabulary) + 1))
-    for item in range(500):
-        np.add.at(bags[item], content.texts[item], 1)
-    bags /= bags.sum(axis=0).clip(1) ** 0.5
-    bags /= np.linalg.norm(bags, axis=1, keepdims=True)
-    links = np.zeros((500, 400))
-    links[content.items, content.users] = 1
-    similarity = bags @ bags.T - 2 * np.eye(500)
-    common = links @ links.T
-    nearest = common[np.arange(500), similarity.argmax(axis=1)].mean()
-    assert nearest > 1.5 * (common.sum() - np.trace(common)) / (500 * 499)
