@@ -82,8 +82,8 @@ def run(
     records are kept in a folder below --runs-dir; `ncfbench report` compares them. The same command
     continues a run that was interrupted, and does not repeat a finished one. The last lines set its
     recall beside the kept floors of the data, and beside a blend of the run and one of the best two
-    of them; validation links choose that and the weight. --preset good fits profiles and ridge regression first,
-    where they fit in two minutes.
+    of them; validation links choose that and the weight. --preset good fits floors first, those
+    that take two minutes at most.
 
     Example: ncfbench run --dataset synthetic --sampler strat-ns --loss hinge --epochs 5
     """

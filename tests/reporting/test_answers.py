@@ -1,6 +1,5 @@
 """The answer about a data set, by hand and by a second computation."""
 
-import json
 import math
 
 import numpy as np
@@ -34,23 +33,19 @@ def codes_of(answer):
     return [caveat.code for caveat in caveats(answer)]
 
 
-def write_three(folder):
-    """Two losses, three samplers; 0.4 is the best mean recall, so 0.38 is the level."""
-    for seed in (0, 1):
-        off = 0.01 * (1 - 2 * seed)  # of the two seeds, which cancels in the mean
+def test_the_soonest_of_about_the_best_is_recommended(tmp_path):
+    """Of two losses and three samplers: 0.4 is the best mean recall, so 0.38 is the level, and
+    strat-ns is within half a percent of the best, and sooner at 0.38.
+    """
+    for seed, off in ((0, 0.01), (1, -0.01)):  # which cancels in the mean
         for loss, sampler, recalls, ms in (
             ("softmax", "ns", [0, 0.2 + off, 0.3 + off, 0.4 + off], 10),
             ("sg", "strat-ns", [0, 0.3 + off, 0.39 + off, 0.399 + off], 5),
             ("sg", "iid", [0, 0.1, 0.2, 0.3], 40),
         ):
             more = {"loss": loss, "seed": seed, "errors": ERRORS}
-            write_run(folder, sampler, [9, 5, 4, 3], ms, recalls, **more)
-    return answer_of(folder, floor_row("ridge", 0.35, 19.0), floor_row("profile", 0.1, 3.5))
-
-
-def test_the_soonest_of_about_the_best_is_recommended(tmp_path):
-    """strat-ns is within half a percent of the best, and sooner at 0.38."""
-    answer = write_three(tmp_path)
+            write_run(tmp_path, sampler, [9, 5, 4, 3], ms, recalls, **more)
+    answer = answer_of(tmp_path)
     assert answer.best.config.sampler == "strat-ns"
     assert -answer.target == pytest.approx(0.95 * 0.4)
     assert answer.best.seconds == pytest.approx((100 + 100 * 8 / 9) * 0.005)
@@ -65,30 +60,8 @@ def test_the_soonest_of_about_the_best_is_recommended(tmp_path):
     assert [arms[name].status for name in ("ns", "iid")] == ["slower", "slower"]
     assert arms["iid"].behind is None
     rows = [(row.choice, row.value, row.arm.config.sampler) for row in worth(answer)]
-    assert rows[:2] == [("sampler", "ns", "ns"), ("sampler", "iid", "iid")]
-    assert rows[2] == ("loss", "softmax", "ns")
-    (row,) = views.as_rows([answer], {})
+    assert rows == [("sampler", "ns", "ns"), ("sampler", "iid", "iid"), ("loss", "softmax", "ns")]
     assert answer.fall == pytest.approx(0.399 / ((0.3 + 0.39) / 2) - 1)
-    # Two seeds that are 0.01 off: sqrt((2 * 0.005**2 + 0.0002) / 2) beside the floors' 0.005.
-    error = pytest.approx(math.hypot(math.sqrt((2 * 0.005**2 + 0.0002) / 2), 0.005))
-    names = ("best_arm", "above_by", "above_by_error", "passed_after_seconds")
-    assert [[floor[name] for name in names] for floor in row["floors"]] == [
-        ["passes", pytest.approx(0.049), error, 1.0],
-        ["passes", pytest.approx(0.299), error, 0.5],
-    ]
-
-
-def test_seeds_that_decide_are_those_whose_recall_is_shown(tmp_path):
-    """ns has a second seed that trained for less; it counts in no number of the answer."""
-    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.45], seed=0, errors=ERRORS)
-    write_run(tmp_path, "ns", [9, 4], 10, [0, 0.2], seed=1, errors=ERRORS)
-    write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.35, 0.4], loss="softmax", errors=ERRORS)
-    answer = answer_of(tmp_path, floor_row("ridge", 0.4, 1.0))
-    assert answer.best.reported.text() == "0.450 ± 0.005"
-    assert "(+0.050 ± 0.007, after 2 s)" in sentences.headline(answer)
-    assert codes_of(answer).count("few_seeds") == 2
-    check(invoke("report", tmp_path), 0)
-    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
 def test_without_recall_there_is_no_answer(tmp_path):
@@ -122,14 +95,21 @@ def test_an_arm_has_one_row_for_all_its_choices(tmp_path):
 
 
 def test_seeds_that_some_arm_lacks_do_not_decide(tmp_path):
-    """The second seed of one arm is far better; the first is the one that both have."""
-    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], seed=0)
-    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.6, 0.9], seed=1)
-    write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.35, 0.4], loss="softmax", seed=0)
-    answer = answer_of(tmp_path)
+    """The second seed of ns is far better, and trained for less; the first is the one that both
+    have, and no number of the answer has the second.
+    """
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], errors=ERRORS)
+    write_run(tmp_path, "ns", [9, 4], 10, [0, 0.9], seed=1, errors=ERRORS)
+    write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.35, 0.4], loss="softmax", errors=ERRORS)
+    answer = answer_of(tmp_path, floor_row("ridge", 0.35, 1.0))
     assert answer.best.config.loss == "softmax"
     assert [-arm.level for arm in answer.arms] == pytest.approx([0.4, 0.3])
+    assert [arm.reported.text() for arm in answer.arms] == ["0.400 ± 0.005", "0.300 ± 0.005"]
+    assert "(+0.050 ± 0.007, after 2 s)" in sentences.headline(answer)
+    assert codes_of(answer).count("few_seeds") == 2
     assert "Decided by seed 0: not all arms have" in str(caveats(answer))
+    check(invoke("report", tmp_path), 0)
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
 def test_arms_without_a_common_seed_are_compared_by_means(tmp_path):
@@ -144,22 +124,6 @@ def test_arms_without_a_common_seed_are_compared_by_means(tmp_path):
     assert arms["strat-ns"].expected == arms["strat-ns"].behind.value == pytest.approx(2.0)
     assert arms["iid"].behind is None, "never there"
     check(invoke("report", tmp_path), 0)
-    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
-
-
-def test_nothing_is_tied_with_nothing(tmp_path):
-    """No arm is above chance, 0.3: there is nothing that others could be tied with."""
-
-    def edit(curve):
-        for row in curve[1:]:
-            row |= {"test_recall_at_50_chance": 0.3, "test_recall_at_50_error": 0.01}
-
-    for loss in ("sg", "softmax"):
-        write_run(tmp_path, "ns", [9, 5, 3], 40, [0, 0.3, 0.3], loss=loss, edit=edit)
-    (row,) = json.loads(invoke("report", tmp_path, "--json").stdout)["answers"]
-    assert (row["recommended"], row["tied"]) == (None, [])
-    assert {arm["status"] for arm in row["arms"]} == {"undecided"}
-    assert row["headline"] == sentences.NO_CHOICE
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
@@ -211,9 +175,7 @@ def test_an_arm_has_one_recall_of_one_epoch(tmp_path):
         recalls = [0, 0.3, 0.42, 0.4]
         write_run(tmp_path, "ns", [9, 5, 2, 1], 20, recalls, validation=[0, 0.1, 0.3, 0.2], **more)
     answer = answer_of(tmp_path, floor_row("ridge", 0.405, 1.0))
-    arms = {arm.config.sampler: arm for arm in answer.arms}
-    assert [arms[name].reported.recall for name in ("ns", "iid")] == pytest.approx([0.42, 0.31])
-    assert [arms[name].epoch for name in ("ns", "iid")] == [2, 2.5]
+    assert [arm.reported.recall for arm in answer.arms] == pytest.approx([0.42, 0.31])
     (floor,) = views.floor_rows(answer)
     assert (floor["best_arm"], floor["above_by"]) == ("passes", pytest.approx(0.42 - 0.405))
     assert "Recall@50 of test links: 0.420 ± 0.001 at epoch 2" in sentences.headline(answer)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +10,6 @@ from support.cli import check, invoke
 from support.records import blend_row, floor_row, write_run
 
 from ncfbench.blending import blend
-from ncfbench.data import prepare
-from ncfbench.floors.floor import floor as fit_floors
 from ncfbench.floors.kept import FILE
 from ncfbench.reporting.floors import find_floors
 from ncfbench.reporting.results import collect
@@ -53,17 +52,24 @@ def test_what_is_deployed_is_chosen_by_validation(tmp_path, validation, what):
 
 @pytest.mark.parametrize("has_floor", [False, True])
 def test_no_arm_that_learned_nothing_is_deployed(tmp_path, has_floor):
+    """No arm is above chance, 0.3: nor is there anything that others could be tied with."""
+
     def by_chance(rows):
         for row, split in itertools.product(rows, ("validation", "test")):
             row |= {f"{split}_recall_at_50_chance": 0.3, f"{split}_recall_at_50_error": 0.01}
 
     more = {"validation": [0, 0.3, 0.3], "edit": by_chance}
-    write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.3, 0.3], **more)
+    for loss in ("sg", "softmax"):
+        write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.3, 0.3], loss=loss, **more)
     if has_floor:
         keep_floors(tmp_path, floor_row("ridge", 0.2, 1.0, validation_recall_at_50=0.2))
     answer = answer_of(tmp_path)
-    assert answer["recommended"] is None
+    assert (answer["recommended"], answer["tied"]) == (None, [])
+    assert {arm["status"] for arm in answer["arms"]} == {"undecided"}
     assert (answer["deploy"] and answer["deploy"]["what"]) == ("floor" if has_floor else None)
+    assert (answer["headline"] == sentences.NO_CHOICE) == (not has_floor)
+    check(invoke("report", tmp_path), 0)
+    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
 def test_an_exported_folder_is_only_read(tmp_path):
@@ -103,20 +109,6 @@ def test_few_of_many_ties_are_named():
 # --- floors and blends beside an arm
 
 
-def test_floors_have_rows_of_an_answer(tmp_path):
-    """An arm that is alone stands beside them; both are above the level, 0.95 of 0.53."""
-    write_run(tmp_path, "ns", [9, 5, 3], 200, [0, 0.4, 0.53], errors=ERRORS)
-    keep_floors(tmp_path, floor_row("profile", 0.512, 3.5), floor_row("ridge", 0.567, 19.0))
-    answer = answer_of(tmp_path)
-    assert (answer["recommended"], answer["deploy"]) == ("cnn sg ns", None)
-    assert answer["headline"].startswith(f"{sentences.WORTH['below']}: ")
-    names = ("floor", "best_arm", "passed_after_seconds", "seconds", "seconds_to_level")
-    assert [[floor[name] for name in names] for floor in answer["floors"]] == [
-        ["ridge", "below", None, 19.0, 19.0],
-        ["profile", "passes", 40.0, 3.5, 3.5],
-    ]
-
-
 def test_floors_of_another_machine_are_a_caveat(tmp_path):
     """Known where the runs' environments say on which one they were trained."""
     runs = [
@@ -134,30 +126,29 @@ def test_floors_of_another_machine_are_a_caveat(tmp_path):
     assert codes == [False, False, True]
 
 
-def test_floors_are_read_beside_the_data(tmp_path, tiny_options, tiny):
-    """Fitted beside the data they are in the report; before, it says how to fit them."""
-    prepare("synthetic", tiny_options, tmp_path, "tiny", say=lambda text: None)
-    runs = tmp_path / "runs"
+def test_floors_are_read_beside_the_data(tmp_path, data_dir, tiny):
+    """Kept beside the data they are in the report; before, it says how to fit them."""
+    without = shutil.ignore_patterns(FILE)  # other tests may have fitted some
+    shutil.copytree(data_dir / "tiny", tmp_path / "tiny", ignore=without)
+    runs, words = tmp_path / "runs", ("report", tmp_path / "runs", "--data-dir")
     more = {"dataset": "tiny", "fingerprint": tiny.fingerprint, "errors": ERRORS}
     write_run(runs, "ns", [9, 3, 2], 20, [0, 0.4], **more)
-    words = ("report", runs, "--data-dir", tmp_path)
     command = f"without training: ncfbench floor tiny --data-dir {tmp_path}"
-    check(invoke(*words), 0, command)
-    assert json.loads(invoke(*words, "--json").stdout)["answers"][0]["floors"] == []
-    fit_floors("tiny", data_dir=tmp_path, floors=["profile"], say=lambda text: None)
-    printed = invoke(*words)
+    check(invoke(*words, tmp_path), 0, command)
+    assert "ncfbench floor" not in invoke(*words, tmp_path / "no").stdout
+    row = floor_row("profile", 0.3, 1.0, data_fingerprint=tiny.fingerprint)
+    for folder in (tmp_path / "tiny", runs):
+        keep_floors(folder, row)
+    printed = invoke(*words, tmp_path)
     check(printed, 0, "no training: profile")
     assert "ncfbench floor" not in printed.stdout
-    assert "ncfbench floor" not in invoke("report", runs, "--data-dir", tmp_path / "no").stdout
-    for damaged, names in (
-        (tmp_path / "tiny", [["TF-IDF profiles"]]),  # those beside the runs are left
-        (runs, [[]]),
-    ):
+    # Where those beside the data are damaged those beside the runs are left.
+    for damaged, names in ((tmp_path / "tiny", ["TF-IDF profiles"]), (runs, [])):
         (damaged / FILE).write_bytes(b"no table")
         floors, problems = find_floors(read_all(runs)[0], runs, tmp_path)
-        assert [[floor.name for floor in own] for own in floors.values()] == names
-        assert all(FILE in problem for problem in problems)
+        assert [floor.name for floor in floors[tiny.fingerprint]] == names
         assert problems
+        assert all(FILE in problem for problem in problems)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,15 @@
-"""How arms stand to floors: words, differences, seconds, and what validation chooses."""
+"""How arms stand to floors: words, differences and their errors, and seconds to pass them."""
 
 import math
 import statistics
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.cli import check, invoke
-from support.records import floor_row, write_run
+from support.records import answers_of, floor_row, write_run
 
 from ncfbench.floors.kept import FILE
 from ncfbench.floors.models import FLOORS
@@ -17,7 +18,8 @@ from ncfbench.reporting.floors import TITLES, FloorResult, compare, floors_of, s
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.quality import Quality, quality_of
 from ncfbench.reporting.views import sentences
-from ncfbench.runs.folder import read, read_all
+from ncfbench.runs.folder import read, read_all, write_evaluations
+from ncfbench.runs.quality import Evaluation
 from ncfbench.storage import schemas, tables
 
 PROFILE, RIDGE = floor_row("profile", 0.512, 3.5), floor_row("ridge", 0.567, 19.0)
@@ -35,21 +37,22 @@ def beside(answer, rows, best="strat-ns"):
     return replace(answer, arms=arms, floors=floors_of(rows))
 
 
-def answer_of(folder, *recalls, **more):
-    """strat-ns has the first recalls, after 2, 4, ... s; others are a tenth as fast."""
-    for sampler, curve in zip(("strat-ns", "ns", "iid"), recalls, strict=False):
-        ms = 20 if sampler == "strat-ns" else 200
-        losses = [9, 3.1, *([3.0] * max(len(curve) - 2, 1))]
-        write_run(folder, sampler, losses, ms, curve, **{"errors": ERRORS} | more)
+def answer_of(folder):
     (answer,) = find_answers(*group(read_all(folder)[0]))
     return answer
+
+
+def answer_to(folder, recalls, **more):
+    """The answer of strat-ns alone, which has some recalls after 2, 4, ... s."""
+    losses = [9, 3.1, *([3.0] * max(len(recalls) - 2, 1))]
+    write_run(folder, "strat-ns", losses, 20, recalls, **{"errors": ERRORS} | more)
+    return answer_of(folder)
 
 
 @pytest.mark.parametrize(
     ("recalls", "stands"),
     [
         ([0, 0.4, 0.5], {"ridge": ("below", -0.067, None), "profile": ("level", -0.012, None)}),
-        ([0, 0.4, 0.53], {"ridge": ("below", -0.037, None), "profile": ("passes", 0.018, 4)}),
         ([0, 0.4, 0.53, 0.6], {"ridge": ("passes", 0.033, 6), "profile": ("passes", 0.088, 4)}),
         # The first evaluation, at 2 s, is above by less than two errors.
         ([0, 0.52, 0.6], {"profile": ("passes", 0.088, 4)}),
@@ -59,24 +62,17 @@ def answer_of(folder, *recalls, **more):
 def test_an_arm_stands_to_each_floor(recalls, stands, tmp_path):
     """The verdict on training is that on the best floor."""
     rows = [row for row in (RIDGE, PROFILE) if row["floor"] in stands]
-    answer = beside(answer_of(tmp_path, recalls), rows)
+    alone = answer_to(tmp_path, recalls)
+    assert sentences.floors_sentence(alone) == sentences.worth_sentence(alone) == ""
+    answer = beside(alone, rows)
     for floor in answer.floors:
         word, above_by, seconds = stands[floor.row["floor"]]
         stand = standing(answer.best, floor)
         assert (stand.word, stand.seconds) == (word, pytest.approx(seconds) if seconds else None)
         assert (stand.above_by, stand.error) == pytest.approx((above_by, APART))
     (best, (word, above_by, _)), *_ = stands.items()
-    verdict = sentences.worth_sentence(answer)
     text = f"the trained arm has {above_by:+.3f} ± 0.007 over {best}, by test links."
-    assert verdict == f"{sentences.WORTH[word]}: {text}"
-    said = sentences.floors_sentence(answer)
-    assert said.startswith("Without training: ")
-    assert said.count("± 0.007") == len(rows)
-
-
-def test_without_floors_nothing_is_said_of_them(tmp_path):
-    answer = answer_of(tmp_path, [0, 0.4, 0.53])
-    assert sentences.floors_sentence(answer) == sentences.worth_sentence(answer) == ""
+    assert sentences.worth_sentence(answer) == f"{sentences.WORTH[word]}: {text}"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +89,7 @@ def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(tmp_path, recall, ndcg
         for row in curve:
             row["test_ndcg_at_50"] = 0.99 if row["test_recall_at_50"] == 0.3 else ndcg
 
-    answer = answer_of(tmp_path, [0, 0.3, recall], edit=edit)
+    answer = answer_to(tmp_path, [0, 0.3, recall], edit=edit)
     text = sentences.floors_sentence(beside(answer, [RIDGE | {"test_ndcg_at_50": of_floor}]))
     assert text.endswith(said)
     assert ("NDCG" in text) == bool(said)
@@ -114,13 +110,9 @@ def test_which_arm_is_set_beside_floors(tmp_path, losses, chance, name):
             row["validation_recall_at_50_chance"] = chance
 
     for sampler, loss, top in zip(("neg", "ns"), losses, (0.5, 0.53), strict=True):
-        recalls = {"recalls": [0, 0.4, top], "validation": [0, 1, 1], "errors": ERRORS}
-        write_run(tmp_path, sampler, [loss, 5, 5], 20, edit=edit, **recalls)
-    tables.write_rows(tmp_path / FILE, [PROFILE, RIDGE], schemas.FLOOR)
-    (answer,) = find_answers(*group(read_all(tmp_path)[0]))
-    assert answer.beside_floors.name == name
-    check(invoke("report", tmp_path), 0)
-    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
+        more = {"validation": [0, 1, 1], "edit": edit}
+        write_run(tmp_path, sampler, [loss, 5, 5], 20, [0, 0.4, top], **more)
+    assert answer_of(tmp_path).beside_floors.name == name
 
 
 @pytest.mark.parametrize("lacks", ["arm", "floor"])
@@ -129,7 +121,7 @@ def test_without_an_error_nothing_is_known(tmp_path, lacks):
     errors = {"test_recall_at_50_error": None} if lacks == "floor" else {}
     of_arm = {"errors": None} if lacks == "arm" else {}
     floors = [PROFILE | errors, RIDGE | {"test_recall_at_50": 0.612} | errors]
-    answer = beside(answer_of(tmp_path, [0, 0.4, 0.542], **of_arm), floors)
+    answer = beside(answer_to(tmp_path, [0, 0.4, 0.542], **of_arm), floors)
     assert [standing(answer.best, floor).word for floor in answer.floors] == ["unknown"] * 2
     assert sentences.worth_sentence(answer).startswith(sentences.WORTH["unknown"])
     stands = "is beside ridge (-0.070 ± unknown) and profile (+0.030 ± unknown)."
@@ -150,7 +142,7 @@ def test_test_links_choose_neither_floor_nor_arm(tmp_path):
     ):
         more = {"validation": validation, "errors": ERRORS}
         write_run(tmp_path, sampler, [9, 5, 4, 3], 100, recalls, **more)
-    (answer,) = find_answers(*group(read_all(tmp_path)[0]))
+    answer = answer_of(tmp_path)
     unchosen, chosen = (beside(answer, [profile, ridge], best) for best in (None, "strat-ns"))
     assert [floor.row["floor"] for floor in chosen.floors] == ["ridge", "profile"]
     assert unchosen.beside_floors.name == "cnn sg ns"
@@ -183,33 +175,13 @@ def test_words_are_by_two_errors(recalls, floor, own, other):
 
 def test_before_training_and_after_divergence(tmp_path):
     """An evaluation before training takes no seconds; what diverged is no arm to train with."""
-    answer = beside(answer_of(tmp_path, [0, 0.6]), [PROFILE])
+    answer = beside(answer_to(tmp_path, [0, 0.6]), [PROFILE])
     (run,) = answer.best.runs.values()
     run.curve[0]["test_recall_at_50"] = 0.6
     assert standing(answer.best, answer.floors[0]).seconds == 0
     run.summary["status"] = "diverged"
     said = sentences.floors_sentence(beside(answer, [PROFILE], None))
     assert said.endswith("No arm has a recall to compare.")
-
-
-@pytest.mark.parametrize(
-    ("apart", "stands"),
-    [
-        (1.99, "level with profile (+0.022 ± 0.011), below ridge (-0.033 ± 0.011)"),
-        (2.01, "above profile (+0.022 ± 0.011), below ridge (-0.033 ± 0.011)"),
-    ],
-)
-def test_a_run_stands_by_the_errors_of_both(apart, stands, tmp_path):
-    """It reports 0.512 and some errors of the difference, without a recall of each user; a floor's
-    error is 0.005.
-    """
-    error, recall = math.hypot(0.006, 0.008), 0.512 + apart * math.hypot(0.006, 0.008, *ERRORS)
-    assert quality_of([read(write_run(tmp_path, "ns", [9, 3], 10))]) is None
-    run = read(write_run(tmp_path, "iid", [9, 3], 10, [0, recall], errors=(0.006, 0.008)))
-    assert sentences.run_sentence(floors_of([PROFILE, RIDGE]), quality_of([run])) == (
-        "Without training: ridge 0.567 (19 s), profile 0.512 (3.5 s)."
-        f" This run's recall@50, {recall:.3f} ± {error:.3f}, is {stands}."
-    )
 
 
 def test_validation_says_which_settings_count():
@@ -231,3 +203,131 @@ def test_validation_says_which_settings_count():
     for more in (certain, {}):
         floors = floors_of([PROFILE | more, RIDGE | more])
         assert [floor.row["floor"] for floor in floors] == ["ridge", "profile"]
+
+
+# --- errors of the difference between recalls of the same users and items
+
+LINKS = [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3), (2, 0), (3, 2), (3, 3)]
+"""Held-out links of four users; item 4 has none."""
+OF_FLOOR, NONE, ALL = "10010100", "0" * 8, "1" * 8
+"""Which of the links rank within 50."""
+
+
+def lists(hits):
+    """Recall of each user, and each item's share of their mean."""
+    users, items = [0.0] * 4, [0.0] * 5
+    for (user, item), hit in zip(LINKS, hits, strict=True):
+        part = int(hit) / sum(own == user for own, _ in LINKS)
+        users[user] += part
+        items[item] += part / 4
+    return users, items
+
+
+def recall(hits):
+    return round(statistics.fmean(lists(hits)[0]), 9)
+
+
+def write(folder, sampler, ms, *hits, **more):
+    """A run that is evaluated at 100, 200, ... iterations, with errors of its own."""
+    losses = [9, 5, 3.1, 3.05, 3.0][: len(hits) + 1]
+    recalls = [0, *map(recall, hits)]
+    run = write_run(folder, sampler, losses, ms, recalls, errors=(0.03, 0.04), **more)
+    arrays = [[np.array(values, np.float32) for values in lists(each)] for each in hits]
+    write_evaluations(
+        run,
+        {
+            (100 * (n + 1), split): Evaluation({}, *of_each)
+            for n, of_each in enumerate(arrays)
+            for split in ("validation", "test")
+        },
+    )
+    return run
+
+
+def floor(hits=OF_FLOOR):
+    users, items = lists(hits)
+    of_users = {"test_user_recalls": users, "test_item_shares": items}
+    return floor_row("ridge", recall(hits), 1.0, **of_users)
+
+
+def error(arm, other):
+    """That of the difference of two means over seeds."""
+    users, items = (
+        np.mean([lists(hits)[of] for hits in arm], 0)
+        - np.mean([lists(hits)[of] for hits in other], 0)
+        for of in (0, 1)
+    )
+    variance = users.var(ddof=1) / 4 + 5 / 4 * items @ items
+    for seeds in (arm, other):
+        variance += statistics.variance(map(recall, seeds)) / len(seeds) if seeds[1:] else 0
+    return math.sqrt(variance)
+
+
+def row_of(folder, *seeds, validation=None):
+    """The floor in JSON, beside an arm of some seeds that is the best."""
+    for seed, hits in enumerate(seeds):
+        more = {} if validation is None else {"validation": (0, *validation[seed])}
+        write(folder, "strat-ns", 20, *hits, seed=seed, **more)
+        write_run(folder, "iid", [9, 5, 3.1, 3.05, 3.0][: len(hits) + 1], 200, seed=seed)
+    tables.write_rows(folder / FILE, [floor()], schemas.FLOOR)
+    check(invoke("report", folder), 0)
+    check(invoke("report", folder, "--verify"), 0, "0 do not match")
+    (answer,) = answers_of(folder)
+    return answer["floors"][0]
+
+
+@pytest.mark.parametrize("seeds", [("11010110",), ("11010110", "10110001", ALL)])
+def test_the_error_is_within_users_items_and_seeds(tmp_path, seeds):
+    row = row_of(tmp_path, *((NONE, hits) for hits in seeds))
+    above = statistics.fmean(map(recall, seeds)) - recall(OF_FLOOR)
+    assert row["above_by"] == pytest.approx(above)
+    assert row["above_by_error"] == pytest.approx(error(seeds, [OF_FLOOR]), rel=1e-6)
+    assert row["best_arm"] == ("passes" if above > 2 * row["above_by_error"] else "level")
+
+
+def test_a_run_that_ranks_as_a_floor_is_level(tmp_path):
+    """No error at all, however large that of each recall is."""
+    quality = quality_of([read(write(tmp_path, "ns", 9, NONE, OF_FLOOR))])
+    same, better = (compare(quality, floors_of([floor(of)])[0].reported) for of in (OF_FLOOR, ALL))
+    assert (same.word, same.above_by, same.error) == ("level", 0, 0)
+    assert better.above_by == pytest.approx(recall(OF_FLOOR) - recall(ALL))
+    assert better.error == pytest.approx(error([OF_FLOOR], [ALL]))
+
+
+@pytest.mark.parametrize("lacks", ["floor", "run", "iteration", "damaged"])
+def test_without_recalls_of_users_errors_are_added(tmp_path, lacks):
+    assert quality_of([read(write_run(tmp_path, "iid", [9, 3], 10))]) is None
+    run, kept = write(tmp_path, "ns", 9, NONE, ALL), floor()
+    quality = quality_of([read(run)])
+    if lacks == "floor":
+        kept["test_user_recalls"] = None
+    elif lacks == "run":
+        (run / "evaluation.parquet").unlink()
+    elif lacks == "iteration":
+        write_evaluations(run, {(100, "test"): Evaluation({}, np.ones(4), np.ones(5))})
+    else:
+        (run / "evaluation.parquet").write_bytes(b"damaged")
+    stands = compare(quality, floors_of([kept])[0].reported)
+    assert stands.error == pytest.approx(math.hypot(0.03, 0.04, 0.003, 0.004))
+    assert (stands.word, stands.text) == ("passes", "+0.542 ± 0.050")
+
+
+def test_copies_keep_what_is_set_beside_floors(tmp_path):
+    """The evaluation that validation links choose for each seed, which is not that of the largest
+    test recall.
+    """
+    folder, copy = tmp_path / "runs", tmp_path / "copy"
+    seeds = [("10000000", ALL, "11010000", NONE), (NONE, ALL, "10110111", "10000000")]
+    row = row_of(folder, *seeds, validation=[(0.1, 0.2, 0.9, 0.1), (0.1, 0.5, 0.4, 0.3)])
+    chosen = [seeds[0][2], seeds[1][1]]
+    above = statistics.fmean(map(recall, chosen)) - recall(OF_FLOOR)
+    assert row["above_by"] == pytest.approx(above)
+    assert row["above_by_error"] == pytest.approx(error(chosen, [OF_FLOOR]), rel=1e-6)
+    check(invoke("report", folder, "--export", copy), 0)
+    assert answers_of(copy)[0]["floors"] == [row]
+    kept = [[*run.evaluations] for run in read_all(copy)[0] if run.config.sampler == "strat-ns"]
+    assert kept == [[(300, "test")], [(200, "test")]]
+    for path in folder.glob("*/evaluation.parquet"):
+        path.unlink()
+    check(invoke("report", folder, "--export", copy), 0)
+    assert not (copy / "evaluations.parquet").exists(), "those of another export do not stay"
