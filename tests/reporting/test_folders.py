@@ -25,32 +25,28 @@ def test_an_export_stands_by_itself(rich, tmp_path):
     assert sorted(path.name for path in target.rglob("*")) == sorted(files), "no checkpoints"
     check(invoke("report", target, "--verify"), 0, "0 do not match")
     before = (target / "speedup.parquet").stat().st_mtime_ns
-    again = invoke(*words, target)
+    texts = [invoke(*words, target).stdout.replace(str(target), str(rich)), done.stdout]
     assert (target / "speedup.parquet").stat().st_mtime_ns == before, "looking changes nothing"
-    texts = [printed.stdout.replace(str(target), str(rich)) for printed in (again, done)]
     again, before = (re.sub(r"  # [^\"]*", "", text) for text in texts)  # on checkpoints
     assert again == before
 
 
-def numbers(record):
-    """The content of a record, without the name of its run in each row, nor its folder."""
-    rows = [
-        [{**row, "run": record.name} for row in getattr(record, kind)]
-        for kind in ("curve", "timing", "ledger")
-    ]
-    held = {**vars(record), "folder": None, "exported": None, "summary": {**record.summary}}
-    return held | dict(zip(("curve", "timing", "ledger"), rows, strict=True))
-
-
 def test_exported_records_are_those_of_the_runs(rich, tmp_path):
     """All values, also from a copy of the copy; a run that is trained there replaces its copy."""
+
+    def values(run):
+        """Without the name of the run in each row, nor its folder."""
+        kinds = ("curve", "timing", "ledger")
+        rows = {kind: [row | {"run": run.name} for row in getattr(run, kind)] for kind in kinds}
+        return vars(run) | {"folder": None, "exported": None, "summary": {**run.summary}} | rows
+
     copy, runs = tmp_path / "copy", read_all(rich)[0]
     assert {run.feature_seconds for run in runs} == {0.0, 3.5}
     for source, target in ((rich, copy), (copy, tmp_path / "second")):
         check(invoke("report", source, "--export", target), 0)
         copies, problems = read_all(target)
         assert problems == []
-        assert [*map(numbers, copies)] == [*map(numbers, runs)]
+        assert [*map(values, copies)] == [*map(values, runs)]
     changed = write_run(copy, "ns", [9, 1], 30, seed=1)
     (retrained,) = (run for run in read_all(copy)[0] if run.name == changed.name)
     assert (retrained.folder, len(retrained.curve)) == (changed, 2)
@@ -113,6 +109,23 @@ def test_a_damaged_run_is_named_and_left_out(tmp_path):
         file.write_bytes(content)
 
 
+def test_runs_that_are_left_out_are_named(tmp_path):
+    """An interrupted one with its command, one of a sweep, and one that a newer one replaces."""
+    older, _ = (write_run(tmp_path, "iid", [9, 5], 10, time=time) for time in ("1", "2"))
+    more = {"status": "interrupted"}
+    alone = write_run(tmp_path, "ns", [9, 5], 10, epochs=7, seed=2, **more)
+    turns = write_run(tmp_path, "strat", [9, 5], 10, interleaved=["a"], **more)
+    results = collect(tmp_path, tmp_path, locations={"--runs-dir": "here"})
+    command = "ncfbench run --dataset citeulike --sampler ns --encoder cnn --loss sg --epochs 7"
+    stopped = "it is interrupted at iteration 100. To continue it:"
+    assert sorted(results.left_out) == [
+        f"{older.name} is left out: a newer run has its settings, data and seed.",
+        f"{alone.name} is left out: {stopped} {command} --seed 2 --runs-dir here",
+        f"{turns.name} is left out: {stopped} the command of its sweep or race",
+    ]
+    assert results.comparisons
+
+
 def test_races_below_the_runs_are_named(tmp_path, monkeypatch):
     """Beside the answer about the runs; races of programs deploy nothing."""
     write_run(tmp_path, "iid", [9, 5, 3], 200)
@@ -135,24 +148,17 @@ def test_races_below_the_runs_are_named(tmp_path, monkeypatch):
     check(invoke("report", "."), 0, "mine is a race of its own")
 
 
-DESCRIBED = json.dumps({"f" * 64: MANIFEST})
-
-
-@pytest.mark.parametrize(
-    ("text", "is_known"),
-    [
-        (DESCRIBED, True),
-        (DESCRIBED.replace('"fingerprint": "f', '"fingerprint": "e'), False),
-        *((damaged, False) for damaged in ("", '{"a": 1}', "null")),
-    ],
-)
-def test_damaged_descriptions_of_data_are_left_out(tmp_path, text, is_known):
+@pytest.mark.parametrize("text", ["", '{"a": 1}', "null", "another"])
+def test_damaged_descriptions_of_data_are_left_out(tmp_path, text):
     write_run(tmp_path, "iid", [9, 5, 3], 200)
-    (tmp_path / FILE).write_text(text)
+    tables.write_json(tmp_path / FILE, {"f" * 64: MANIFEST})
+    assert [*collect(tmp_path, tmp_path / "no-data").manifests] == ["f" * 64]
+    another = {"f" * 64: MANIFEST | {"fingerprint": "e" * 64}}
+    (tmp_path / FILE).write_text(json.dumps(another) if text == "another" else text)
     results = collect(tmp_path, tmp_path / "no-data")
-    assert [*results.manifests] == ["f" * 64] * is_known
-    skipped = [problem.startswith("Skipped datasets.json") for problem in results.problems]
-    assert skipped == [True] * (not is_known)
+    assert results.manifests == {}
+    (problem,) = results.problems
+    assert problem.startswith("Skipped datasets.json")
 
 
 @pytest.mark.parametrize(
