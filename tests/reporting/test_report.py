@@ -1,18 +1,23 @@
-"""Rows of the speedup and recall tables, and frames of runs, written as literals."""
+"""Rows of the speedup and recall tables from runs that are written out, their frames, and how the
+tables show them: marks, best values, and reasons for empty cells.
+"""
 
 import json
 
 import numpy as np
 import pytest
 from support.cli import check, invoke
-from support.records import TIMES, change, record, rows_of, write_run
+from support.records import TIMES, record, rows_of, write_run
 
 import ncfbench
+from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.errors import UsageError
-from ncfbench.paper.printed import RECALL
+from ncfbench.paper import printed
+from ncfbench.paper.printed import RECALL, PrintedCell
 from ncfbench.reporting import frames
 from ncfbench.reporting.rows import compare
-from ncfbench.reporting.views.results import speedup_tables
+from ncfbench.reporting.views.paper import beside_tables
+from ncfbench.reporting.views.results import mark_of, recall_tables, speedup_tables, time_notes
 from ncfbench.runs.folder import read_all, write_evaluations
 from ncfbench.runs.labels import run_command, seeds_label, unusual_label
 from ncfbench.runs.quality import Evaluation
@@ -34,6 +39,10 @@ UNTRAINED = [record("iid", [9, 6.2, 5.9, 6.1, 6.3, 6.2], 200)]
 UNTRAINED.append(record("ns", [9, 6, 5, 4, 3, 2], 20))
 NO_RATIO = dict.fromkeys(("reference_loss", "iterations_speedup", "total_speedup"))
 NO_RATIO["total_speedup_at_most"] = None
+PAIRWISE = [record(name, [1, 0.5], ms, loss="log") for name, ms in (("neg", 9), ("ns", 1))]
+DIVERGED = [record("iid", [9, 5], 40, status="diverged"), record("ns", [9, 5, 3], 10)]
+TWO_SEEDS = [*DIVERGED, *(record(name, [9, 5], 40, seed=1) for name in ("iid", "ns"))]
+NO_TIMES = [record("iid", [9, 5], 40, status="diverged", summary={TIMES[0]: None}), DIVERGED[1]]
 UNTIMED = [record("iid", [9, 3], 1, summary={TIMES[0]: None}), record("ns", [9, 3], 1)]
 ROWS = [
     (THREE, "iid", {"status": "baseline", "reference_loss": 3, "total_speedup": 1}),
@@ -53,6 +62,14 @@ ROWS = [
     (NEWEST, "ns", {"per_iteration_speedup": 20}),
     (UNTRAINED, "iid", {"status": "not trained", "per_iteration_speedup": 1} | NO_RATIO),
     (UNTRAINED, "ns", {"status": "no baseline", "per_iteration_speedup": 10} | NO_RATIO),
+    (PAIRWISE, "neg", {"status": "baseline"}),
+    (PAIRWISE, "ns", {"total_speedup": 9}),
+    # Iterations of ns are known to be shorter, though iid diverged.
+    (DIVERGED, "iid", {"status": "diverged"}),
+    (DIVERGED, "ns", {"status": "no baseline", "reason": "iid diverged."}),
+    (DIVERGED, "ns", {"per_iteration_speedup": 4} | NO_RATIO),
+    (TWO_SEEDS, "ns", {"status": "no baseline", "reason": "iid diverged with 1 of 2 seeds."}),
+    (NO_TIMES, "ns", {"reason": "iid diverged.", "per_iteration_speedup": None}),
     (UNTIMED, "iid", {"status": "no times"}),
     (UNTIMED, "ns", {"status": "no baseline", "reason": "iid has no times."}),
 ]
@@ -64,12 +81,8 @@ def test_rows_by_hand(records, arm, values):
     assert {column: row.get(column) for column in values} == pytest.approx(values)
 
 
-def test_which_rows_there_are():
-    """Pairwise losses have another baseline; runs that were not over have no row."""
+def test_runs_that_are_not_over_have_no_row():
     assert rows_of(NEWEST).keys() == {"iid", "ns"}
-    rows = rows_of([record(name, [1, 0.5], ms, loss="log") for name, ms in (("neg", 9), ("ns", 1))])
-    assert rows["neg"]["status"] == "baseline"
-    assert rows["ns"]["total_speedup"] == pytest.approx(9)
 
 
 def test_the_frames_have_targets_and_ratios_of_a_seed(tmp_path):
@@ -84,30 +97,24 @@ def test_the_frames_have_targets_and_ratios_of_a_seed(tmp_path):
     expected |= {"seconds_to_target": 1.5, "baseline_run": rows["iid"]["run"]}
     expected |= {"times_shorter": 4, "times_fewer": 200 / 150, "times_sooner": 4 * 200 / 150}
     assert {name: rows["ns"][name] for name in expected} == pytest.approx(expected)
-    never = [rows["neg"][name] for name in ("reached", "iterations_to_target", "times_sooner")]
-    assert never == [False, None, None]
-    probes = results.probes.to_pylist()
-    assert len(probes) == 9
-    last = [row for row in probes if row["run"] == rows["ns"]["run"]][-1]
-    assert (last["iteration"], last["probe_loss"], last["test_recall_at_50"]) == (200, 2, 0.3)
-    assert last["seconds"] == pytest.approx(2.0)
+    assert [rows["neg"][name] for name in ("reached", "iterations_to_target")] == [False, None]
+    *_, last = (row for row in results.probes.to_pylist() if row["run"] == rows["ns"]["run"])
+    expected = {"iteration": 200, "probe_loss": 2, "test_recall_at_50": 0.3, "seconds": 2}
+    assert {name: last[name] for name in expected} == pytest.approx(expected)
 
 
 def test_other_settings_are_other_comparisons():
-    """Each has its own baseline, its name above its table, and its name in its rows."""
+    """Each has its own baseline, and its name in its rows."""
     runs = [IID, record("ns", [9, 3], 1, fingerprint="e" * 64), record("ns", [9, 3], 1, epochs=2)]
     assert len(frames.group(runs)) == 3
     both = [
-        record(sampler, [9, 3], ms, **more)
-        for more, slower in (({}, 1), ({"convolution": "plain"}, 10))
-        for sampler, ms in (("iid", 100.0 * slower), ("strat-ns", 5.0 * slower**2))
+        record(sampler, [9, 3], ms, convolution=convolution)
+        for convolution, lengths in (("auto", (100, 5)), ("plain", (1000, 500)))
+        for sampler, ms in zip(("iid", "strat-ns"), lengths, strict=True)
     ]
     rows = [row for each in compare(frames.group(both)) for row in each.speedups]
-    ratios = {
-        row["settings"]: row["per_iteration_speedup"]
-        for row in rows
-        if row["variant"] == "" and row["sampler"] == "strat-ns"
-    }
+    own = [row for row in rows if row["sampler"] == "strat-ns" and not row["variant"]]
+    ratios = {row["settings"]: row["per_iteration_speedup"] for row in own}
     assert ratios == pytest.approx({"": 20, "convolution=plain": 2})
 
 
@@ -145,29 +152,6 @@ def test_recall_rows():
     assert [row[name] for name in ("status", RECALL, "reason")] == ["no recall", None, reason]
 
 
-@pytest.mark.parametrize("is_timed", [True, False])
-@pytest.mark.parametrize(("seeds", "reason"), [(1, "iid diverged."), (2, "iid diverged with 1 of")])
-def test_a_status_is_of_the_arm_and_not_of_its_baseline(tmp_path, seeds, reason, is_timed):
-    """ns finished, though iid did not: its iterations are still known to be shorter."""
-    for seed in range(seeds):
-        status = "finished" if seed else "diverged"
-        base = write_run(tmp_path, "iid", [9, 5], 40, seed=seed, status=status)
-        if not (seed or is_timed):
-            change(base, "timing", lambda rows: rows.clear())
-            change(base, "summary", lambda rows: rows[0].update(dict.fromkeys(TIMES)))
-        write_run(tmp_path, "ns", [9, 5, 3], 10, seed=seed)
-    write_run(tmp_path, "strat", [9, 5], 10, status="diverged")
-    rows = {row["sampler"]: row for row in ncfbench.report(tmp_path).speedup}
-    statuses = {name: rows[name]["status"] for name in ("iid", "ns", "strat")}
-    assert statuses == {"iid": "diverged", "ns": "no baseline", "strat": "diverged"}
-    assert rows["ns"]["reason"].startswith(reason)
-    assert rows["ns"]["tied"] == []
-    ratio = rows["ns"].get("per_iteration_speedup")
-    assert ratio == (pytest.approx(4) if is_timed else None)
-    check(invoke("report", tmp_path), 0, f"No ratio, CNN: {reason}")
-    check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
-
-
 @pytest.mark.parametrize("order", [(16, 4), (4, 16)])
 def test_a_chosen_baseline_has_the_papers_settings(order):
     """Whichever run is older; without such an arm one must be chosen."""
@@ -184,8 +168,6 @@ def test_a_chosen_baseline_has_the_papers_settings(order):
     unusual = [record("strat-ns", [9, 5, 3], times[s], stratum_size=s) for s in (16, 8)]
     with pytest.raises(UsageError, match=r"several arms: strat-ns .*, strat-ns "):
         frames.group([*unusual, runs[-1]], "strat-ns")
-    (alone,) = compare(frames.group([unusual[0], runs[-1]], "strat-ns"))
-    assert {row["status"] for row in alone.speedups if row["runs"]} == {"baseline", "reached"}
 
 
 # --- ties: arms that cannot be told from the best of their column
@@ -244,28 +226,19 @@ def test_without_a_baseline_there_is_no_ratio(tmp_path, losses, sentence):
     if losses is not None:
         write_run(tmp_path, "iid", losses, 10)
     write_run(tmp_path, "ns", [9, 5, 3], 10)
-    printed = " ".join(invoke("report", tmp_path).stdout.split())
-    assert ("Speedup over iid" in printed) == (losses is not None), "a table without ratios"
-    assert sentence in printed
-    assert "times sooner" not in printed
+    text = " ".join(invoke("report", tmp_path).stdout.split())
+    assert ("Speedup over iid" in text) == (losses is not None), "a table without ratios"
+    assert sentence in text
+    assert "times sooner" not in text
     for words in (["--full", "--paper"], ["--json"], ["--verify"]):
         check(invoke("report", tmp_path, *words), 0)
 
 
-def lead_of(runs):
-    (table,) = speedup_tables(compare(frames.group(runs)))
-    return table.lead
-
-
 def test_the_speedup_table_says_who_is_soonest():
-    """Iterations of 40, 10, 16.5 and 5 ms: 200 of iid to 3, 100 of ns, 100 of neg, never strat."""
-    runs = []
-    for seed in range(2):
-        runs += [record("iid", [9, 5, 3], 40, seed=seed), record("ns", [9, 3, 2], 10, seed=seed)]
-        runs.append(record("neg", [9, 3, 2], 16 + seed, seed=seed))
-        runs.append(record("strat", [9, 5, 4], 5, seed=seed))
-    said = "ns comes down to the smallest loss of iid 8 times sooner (95 %: 8 to 8, 2 seeds)."
-    assert lead_of(runs) == f"citeulike, CNN: {said}"
+    def lead_of(runs):
+        (table,) = speedup_tables(compare(frames.group(runs)))
+        return table.lead
+
     runs = [record("iid", [9, 5, 3], 10), record("ns", [9, 5, 3], 40)]
     assert lead_of(runs) == "citeulike, CNN: none is sooner than iid."
     runs += [record("strat-ns", [9, 5, 3], 6), record("neg", [9, 5, 3], 5)]
@@ -283,8 +256,138 @@ def test_another_baseline(tmp_path):
     kept = (tmp_path / "speedup.parquet").read_bytes()
     document = json.loads(invoke("report", tmp_path, "--baseline", "ns", "--json").stdout)
     rows = {row["sampler"]: row for row in document["speedup"] if row["runs"]}
-    assert {row["baseline"] for row in rows.values()} == {"ns"}
-    assert rows["ns"]["status"] == "baseline"
+    assert (rows["ns"]["status"], rows["strat-ns"]["baseline"]) == ("baseline", "ns")
     parts = ("per_iteration_speedup", "iterations_speedup", "total_speedup")
     assert [rows["strat-ns"][part] for part in parts] == pytest.approx([3.0, 1.5, 4.5])
     assert (tmp_path / "speedup.parquet").read_bytes() == kept
+
+
+# --- how tables show them
+
+
+def cells_of(table):
+    """Cells by sampler."""
+    return {row[1].text: row[2:] for row in table.rows}
+
+
+def texts_of(table):
+    return {name: [cell.text for cell in row[:3]] for name, row in cells_of(table).items()}
+
+
+def best_of(table, column):
+    return {name for name, row in cells_of(table).items() if row[column].style == "best"}
+
+
+@pytest.mark.parametrize(
+    ("sessions", "expected"), [(["a"], True), (["b"], False), (["a", None], False), ([], False)]
+)
+def test_runs_of_the_same_sessions_are_interleaved(sessions, expected):
+    runs = [record("iid", [9, 5, 3], 200, interleaved=["a"])]
+    runs.append(record("ns", [9, 4, 2], 20, interleaved=sessions))
+    texts = texts_of(speedup_tables(compare(frames.group(runs)))[0])
+    assert texts["ns"] == [f"10.00{' †' * (not expected)}", "1.33", f"13.33{' †' * (not expected)}"]
+
+
+def test_times_of_a_busy_machine_are_marked():
+    """Spreads of 0.13 and 0.24: the latter is that of a busy machine."""
+    row = {"per_iteration_speedup": 2.0, "interleaved": True, "simulated": False}
+    row |= {"runs": ["a"], "baseline_runs": ["b"]}
+    quiet, busy = (row | {"full_iteration_spread": spread} for spread in (0.13, 0.24))
+    base, apart = busy | {"baseline_runs": ["a"]}, busy | {"interleaved": False}
+    assert time_notes([base, quiet]) == []
+    rows = [base, quiet, busy, apart]
+    assert [mark_of(row) for row in rows] == ["", "", " ‡", " †‡"]
+    assert [note[0] for note in time_notes(rows)] == ["†", "‡"]
+
+
+def test_the_best_of_each_column_and_baseline():
+    """Over iid of k=10 neg is the quickest by iteration, ns needs fewest, and strat is
+    the first to arrive. Over iid of k=20 there is a best by itself: it takes nothing from others.
+    """
+    runs = [
+        record("iid", [9, 5, 3], 200, 0.45),
+        record("ns", [9, 3, 2], 50, 0.4),
+        record("strat", [9, 8, 3], 10, 0.3),
+        record("neg", [9, 8, 4], 5, 0.2),
+        record("iid", [9, 5, 3], 900, 0.5, negatives=20),
+        record("neg", [9, 5, 3], 100, 0.3, negatives=20),
+    ]
+    comparisons = compare(frames.group(runs))
+    (table,), (recall,) = speedup_tables(comparisons), recall_tables(comparisons)
+    assert [best_of(table, column) for column in range(3)] == [
+        {"neg", "neg (k=20)"},
+        {"ns", "iid (k=20)", "neg (k=20)"},  # of k = 20 both are as good in iterations
+        {"strat", "neg (k=20)"},
+    ]
+    assert best_of(recall, 0) == {"iid (k=20)"}
+    assert table.notes[0].endswith("CNN k=10: 3.0000; CNN k=20: 3.0000.")
+
+
+def test_ties_are_taken_among_the_values_that_are_shown():
+    """strat-ns is the soonest by far, on another machine; neg has most recall, and diverged. The
+    paper's figures stand in brackets.
+    """
+    runs = [record("iid", [9, 5, 3], 200), record("strat", [9, 5, 3], 38, 0.401)]
+    runs += [record("ns", [9, 5, 3], 40), record("strat-ns", [9, 5, 3], 4, key="two")]
+    runs += [record("neg", [9, 5, 3], 4, 0.9, status="diverged")]
+    comparisons = compare(frames.group(runs))
+    (speedup,), (recall,) = speedup_tables(comparisons), recall_tables(comparisons)
+    assert texts_of(speedup)["strat-ns"] == ["other machine", "1.00", "other machine"]
+    assert best_of(speedup, 2) == {"strat", "ns"}
+    assert best_of(recall, 0) == {"strat"}
+    speedup, recall = beside_tables(comparisons, {})
+    totals = [texts_of(speedup)[name][2] for name in ("neg", "strat-ns")]
+    assert totals == ["diverged (1.02)", "other machine (29.12)"]
+    assert texts_of(recall)["neg"][0].startswith("diverged (")
+
+
+def test_the_papers_tables_have_ties_of_their_own():
+    """Without the arm of s = 16, which is soonest and not among them, ns is tied with strat."""
+    lengths = {"iid": 200.0, "strat": 38.0, "ns": 40.0}
+    runs = [record(name, [9, 5, 3], ms) for name, ms in lengths.items()]
+    runs.append(record("strat", [9, 5, 3], 4.0, 0.9, stratum_size=16))
+    comparisons = compare(frames.group(runs))
+    assert best_of(speedup_tables(comparisons)[0], 2) == {"strat (s=16)"}
+    assert best_of(beside_tables(comparisons, {})[0], 2) == {"strat", "ns"}
+
+
+def test_the_source_says_which_figures_are_printed():
+    """Data of any name stand beside the paper's where their manifest says that they are these."""
+    comparisons = compare(frames.group([record("iid", [9, 5, 3], 200, dataset="my-texts")]))
+    assert beside_tables(comparisons, {}) == []
+    assert beside_tables(comparisons, {"f" * 64: {"source": "mind"}}) == []
+    speedup, recall = beside_tables(comparisons, {"f" * 64: {"source": "citeulike"}})
+    assert texts_of(recall)["iid"] == ["0.4000 (0.4746)"]
+    assert texts_of(speedup)["iid"][2] == "1.00"
+
+
+# --- the paper's figures
+
+
+def test_printed_figures_are_found_by_name():
+    values = printed.values()
+    for value, *names in (
+        (29.12, "citeulike", "cnn", "strat-ns", "sg", "total_speedup"),
+        (4.14, "news", "lstm", "ns", "sg", "iterations_speedup"),
+        (0.4877, "citeulike", "lstm", "strat-ns", "mse", "test_recall_at_50"),
+        (None, "citeulike", "cnn", "iid", "hinge", "test_recall_at_50"),
+    ):
+        assert values.get(PrintedCell(*names)) == value
+    assert len(values) == 2 * 2 * 4 * 3 + 2 * 2 * (2 * 5 + 2 * 3)
+    for cell in values:
+        assert find_encoder(cell.encoder).title
+        assert find_loss(cell.loss).family in find_sampler(cell.sampler).families
+    # A slip in copying one of the three would show; the paper rounds each.
+    for row in printed.table("speedup"):
+        product = float(row["per_iteration"]) * float(row["iterations"])
+        assert float(row["total"]) == pytest.approx(product, rel=0.02)
+
+
+def test_the_printed_cost_table_is_the_cost_models():
+    for row in printed.table("cost"):
+        negatives, users, items, interactions, kind = find_sampler(row["sampler"]).symbols
+        ours = {"user_nodes": users, "item_nodes": items, "interactions": interactions}
+        assert {name: row[name].replace("*", "").replace("bb", "b^2") for name in ours} == ours
+        assert kind.startswith({"vector": "vec", "matrix": "mat"}[row["interaction_kind"]])
+        if row["sampler"] != "strat-ns":  # where ours leaves out a link's own stratum
+            assert row["negative_links"].replace("*", "") == negatives
