@@ -16,6 +16,8 @@ from ncfbench.reporting.views.results import SIMULATED_NOTE, speedup_tables
 from ncfbench.runs.folder import read, read_all
 from ncfbench.storage import schemas, tables
 
+BEGINS = {"pdf": b"%PDF", "png": b"\x89PNG", "svg": b"<?xml"}
+
 
 def test_bounds_are_thin_lines(tmp_path):
     """ns is past the first three levels of recall when it is first evaluated, after 2 s, and iid
@@ -39,10 +41,9 @@ def test_bounds_are_thin_lines(tmp_path):
 
 def test_of_many_arms_the_first_are_named(tmp_path, monkeypatch):
     """As many as a race can end with; the best is among them. All begin after the features."""
-    most, more = curves.MOST_NAMED, {"word_dimension": 21, "word_dropout": 0.25, "patience": 17}
-    more |= {"dimension": 123, "probe_every": 50, "feature_seconds": 3.5, "noise": "uniform"}
+    most, more = curves.MOST_NAMED, {"word_dimension": 21, "dimension": 123, "patience": 17}
     for place in range(most + 1):
-        more["learning_rate"] = (place + 1) / 1000
+        more |= {"learning_rate": (place + 1) / 1000, "feature_seconds": 3.5}
         write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3 + place / 100], **more)
     (answer,) = collect(tmp_path, tmp_path).answers
     monkeypatch.setattr(Answer, "main", property(lambda answer: answer.arms))
@@ -58,7 +59,6 @@ def test_of_many_arms_the_first_are_named(tmp_path, monkeypatch):
     assert len(looks) == most, "arms of one sampler are told apart"
     figure.draw_without_rendering()
     box = figure.legends[0].get_window_extent()
-    assert figure.legends[0]._ncols == 1, "two columns of such names are too wide"
     assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
 
 
@@ -126,3 +126,4 @@ def test_a_figure_drawn_again_has_the_same_bytes(tmp_path, kind):
     for path in paths:
         drawing.save(curves.draw_targets(comparison), [path])
     assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert paths[0].read_bytes().startswith(BEGINS[kind])
