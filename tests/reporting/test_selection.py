@@ -29,11 +29,9 @@ def folder(rich, tmp_path_factory):
 
 def test_only_keeps_runs_with_the_values(folder):
     def arms(*words):
-        done, names = (
-            report(folder, *words, "--json"),
-            ("encoder", "settings", "sampler", "variant"),
-        )
-        return {tuple(row[name] for name in names) for row in json.loads(done.stdout)["speedup"]}
+        names = ("encoder", "settings", "sampler", "variant")
+        rows = json.loads(report(folder, *words, "--json").stdout)["speedup"]
+        return {tuple(row[name] for name in names) for row in rows}
 
     cell = ("cnn", "batch_size=128")
     shown = arms("--only", "b=128", "--only", "rate=0.01", "--only", "sampler=iid,ns")
@@ -111,12 +109,11 @@ def test_tables_by_name(folder):
     settings = "b=512, s=4, k=10 (CNN), k=5 (LSTM), seeds 0 to 2"
     assert chosen.startswith(f"### Speedup over iid, SG loss: citeulike, {settings}\n")
     several = report(folder, "--table", "speedup", "--format", "latex").stdout
-    assert re.findall(r"label{tab:(.*)}", several) == [
-        *("speedup-citeulike-sg-batch-size-128", "speedup-citeulike-sg"),
-        "speedup-own-data-sg-epochs-2",
-    ]
-    for name, begin in (("recall", "dataset,encoder,loss,sampler,"), ("probes", "run,seconds,")):
-        assert report(folder, "--format", "csv", "--table", name).stdout.startswith(begin)
+    kept = [name for name in names if name.startswith("speedup")]
+    assert re.findall(r"label{tab:(.*)}", several) == kept
+    assert len(kept) == 3
+    frame = report(folder, "--format", "csv", "--table", "probes").stdout
+    assert frame.startswith("run,seconds,")
     frames = "answers, speedup, recall, claims, runs, probes"
     check(report(folder, "--format", "csv", "--table", "nothing"), 2, f"Valid: {frames}")
 
@@ -137,6 +134,5 @@ def test_a_file_has_all_tables_or_those_named(rich, tmp_path):
     assert re.findall(r"label{tab:(.*)}", whole.read_text()) == names
     check(report(rich, "--format", "csv", "--table", "speedup", "-o", alone), 0)
     assert alone.read_text().startswith("dataset,encoder,loss,")
-    check(
-        report(rich, "--output", alone / "below-a-file.csv", "--format", "csv"), 3, "Cannot write"
-    )
+    below = alone / "below-a-file.csv"
+    check(report(rich, "--format", "csv", "--output", below), 3, "Cannot write")

@@ -1,4 +1,4 @@
-"""Intervals by hand, by brute force and by simulation."""
+"""Intervals and ties by hand and by simulation."""
 
 import math
 import statistics
@@ -25,11 +25,16 @@ from ncfbench.statistics.intervals import (
     t_quantile,
     with_assumed_spread,
 )
+from ncfbench.statistics.ranking import NEAR, rank, soonest, tied_ratios
 
 T = {1: 12.706204736, 2: 4.302652730, 3: 3.182446305, 4: 2.776445105, 9: 2.262157163}
 """Student's t, 97.5 %, as printed in tables."""
 T_95 = {1: 6.3138, 2: 2.9200, 3: 2.3534}
 """The same, 95 % one-sided."""
+
+
+def ends_of(estimate):
+    return estimate.value, estimate.lower, estimate.upper
 
 
 def test_students_t_is_that_of_the_tables():
@@ -41,10 +46,9 @@ def test_students_t_is_that_of_the_tables():
 
 def test_mean_of_recalls_by_hand():
     values = [0.40, 0.42, 0.47]
-    found = mean(values)
     half = T[2] * statistics.stdev(values) / math.sqrt(3)
-    assert (found.value, found.seeds) == (pytest.approx(0.43), 3)
-    assert (found.lower, found.upper) == (pytest.approx(0.43 - half), pytest.approx(0.43 + half))
+    assert ends_of(mean(values)) == pytest.approx((0.43, 0.43 - half, 0.43 + half))
+    assert mean(values).seeds == 3
 
 
 def test_one_seed_has_no_interval():
@@ -54,43 +58,33 @@ def test_one_seed_has_no_interval():
     assert product(Estimate(2, 1, 3, 5), Estimate(3, None, None, 1)) == Estimate(6, None, None, 5)
 
 
-@pytest.mark.parametrize(
-    "ratios", [[10.0, 20.0], [10.0, 12.0, 15.0], [1.0, 2.0, 4.0, 3.0], [5.0, 5.5, 7.0, 4.0, 6.0]]
-)
+@pytest.mark.parametrize("ratios", [[10.0, 20.0], [1.0, 2.0, 4.0, 3.0], [5.0, 5.5, 7.0, 4.0, 6.0]])
 def test_ratios_have_the_interval_of_their_logarithms(ratios):
-    """By hand, and as SciPy's own test has it."""
-    n, logs = len(ratios), [math.log(ratio) for ratio in ratios]
-    found, half = geometric(ratios), T[n - 1] * statistics.stdev(logs) / math.sqrt(n)
-    assert (found.value, found.seeds) == (pytest.approx(math.prod(ratios) ** (1 / n)), n)
-    assert found.lower == pytest.approx(found.value / math.exp(half))
-    assert found.upper == pytest.approx(found.value * math.exp(half))
+    """As SciPy's own test has it."""
+    logs = [math.log(ratio) for ratio in ratios]
     ends = stats.ttest_1samp(logs, 0).confidence_interval()
-    assert (found.lower, found.upper) == pytest.approx((math.exp(ends.low), math.exp(ends.high)))
+    expected = [math.exp(value) for value in (statistics.fmean(logs), ends.low, ends.high)]
+    assert ends_of(geometric(ratios)) == pytest.approx(expected)
+    assert geometric(ratios).seeds == len(ratios)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, pytest.param(12, marks=pytest.mark.long)])
 def test_intervals_hold_the_truth_as_often_as_they_say(n):
     """Ratios are log-normal."""
-    rng = np.random.default_rng(n)
-    rounds = 1500
-    hits = [0, 0]
+    rng, rounds, hits = np.random.default_rng(n), 1500, np.zeros(2)
     for _ in range(rounds):
         values = rng.normal(0.7, 0.2, n)
-        for index, (found, truth) in enumerate(
-            ((geometric(np.exp(values).tolist()), math.exp(0.7)), (mean(values.tolist()), 0.7))
-        ):
-            hits[index] += found.lower <= truth <= found.upper
-    assert 0.935 < hits[0] / rounds < 0.965
-    assert 0.935 < hits[1] / rounds < 0.965
+        both = (geometric(np.exp(values).tolist()), math.exp(0.7)), (mean(values.tolist()), 0.7)
+        hits += [estimate.lower <= truth <= estimate.upper for estimate, truth in both]
+    assert (abs(hits / rounds - 0.95) < 0.015).all()
 
 
 def test_errors_of_independent_ratios_add_in_quadrature():
     first = Estimate(4.0, 4 / math.exp(0.3), 4 * math.exp(0.03), 3)
     second = Estimate(2.0, 2 / math.exp(0.4), 2 * math.exp(0.04), 1)
-    found = product(first, second)
-    assert (found.value, found.seeds) == (8, 3)
-    assert found.lower == pytest.approx(8 / math.exp(0.5))
-    assert found.upper == pytest.approx(8 * math.exp(0.05))
+    both = product(first, second)
+    assert ends_of(both) == pytest.approx((8, 8 / math.exp(0.5), 8 * math.exp(0.05)))
+    assert both.seeds == 3
     turned = quotient(first, second)
     assert turned.value == 2
     assert turned.lower == pytest.approx(2 / math.exp(math.hypot(0.3, 0.04)))
@@ -98,12 +92,10 @@ def test_errors_of_independent_ratios_add_in_quadrature():
 
 def test_an_assumed_spread_by_hand():
     """Two seeds with logarithms 0.1 apart beside 8 assumed ones, and the noise of two machines."""
-    found = with_assumed_spread([0.5, 0.6], [0.03, 0.04], Spread(0.1, 8))
-    variance = (8 * 2 * 0.01 + 0.005) / 9
-    half = T[9] * math.sqrt(variance / 2 + 0.05**2)
-    assert (found.value, found.seeds) == (pytest.approx(math.exp(0.55)), 2)
-    assert found.lower == pytest.approx(math.exp(0.55 - half))
-    assert found.upper == pytest.approx(math.exp(0.55 + half))
+    estimate = with_assumed_spread([0.5, 0.6], [0.03, 0.04], Spread(0.1, 8))
+    half = T[9] * math.sqrt((8 * 2 * 0.01 + 0.005) / 9 / 2 + 0.05**2)
+    expected = [math.exp(log) for log in (0.55, 0.55 - half, 0.55 + half)]
+    assert (ends_of(estimate), estimate.seeds) == (pytest.approx(expected), 2)
 
 
 @pytest.mark.parametrize(("deviation", "degrees"), [(0.25, 4), (0.1, 9)])
@@ -112,8 +104,8 @@ def test_one_seed_of_each_is_alike_within_a_factor(deviation, degrees):
     spread = Spread(deviation, degrees)
     assert spread.factor == pytest.approx(math.exp(T[degrees] * deviation * math.sqrt(2)))
     for times, is_tie in ((0.999, True), (1.001, False)):
-        found = with_assumed_spread([math.log(spread.factor * times)], [0.0, 0.0], spread)
-        assert (found.lower < 1) == is_tie
+        estimate = with_assumed_spread([math.log(spread.factor * times)], [0.0, 0.0], spread)
+        assert (estimate.lower < 1) == is_tie
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 5])
@@ -124,27 +116,27 @@ def test_equal_arms_are_rarely_told_apart(seeds):
     for deviation in deviations * draws:
         logs = np.diff(generator.normal(0, deviation, (2, seeds)), axis=0)[0].tolist()
         for spread in wrong:
-            found = with_assumed_spread(logs, [0.0], spread)
-            wrong[spread] += not found.lower <= 1 <= found.upper
+            estimate = with_assumed_spread(logs, [0.0], spread)
+            wrong[spread] += not estimate.lower <= 1 <= estimate.upper
     share = {spread: count / len(deviations * draws) for spread, count in wrong.items()}
     assert share[QUALITY_SPREAD] < 0.06
     assert share[LOSS_SPREAD] > 0.1
 
 
 def test_a_paired_difference_by_hand():
-    found = paired([5.0, 7.0, 9.0], [4.0, 4.0, 7.0])
-    assert (found.value, found.degrees) == (2, 2)
-    assert found.error == pytest.approx(statistics.stdev([1, 3, 2]) / math.sqrt(3))
-    assert found.half_width == pytest.approx(T[2] * found.error)
+    apart = paired([5.0, 7.0, 9.0], [4.0, 4.0, 7.0])
+    assert (apart.value, apart.degrees) == (2, 2)
+    assert apart.error == pytest.approx(statistics.stdev([1, 3, 2]) / math.sqrt(3))
+    assert apart.half_width == pytest.approx(T[2] * apart.error)
 
 
-@pytest.mark.parametrize("degrees", sorted(T_95))
-def test_a_difference_is_real_beyond_students_t(degrees):
-    assert Difference(T_95[degrees] + 0.001, 1.0, degrees).is_real()
-    assert not Difference(T_95[degrees] - 0.001, 1.0, degrees).is_real()
-    assert not Difference(T_95[degrees] + 0.001, 1.0, degrees).is_real(2)
-    assert Difference(0.1, 0.0, degrees).is_real()
-    assert not Difference(0.0, 0.0, degrees).is_real()
+def test_a_difference_is_real_beyond_students_t():
+    for degrees, limit in T_95.items():
+        assert Difference(limit + 0.001, 1.0, degrees).is_real()
+        assert not Difference(limit - 0.001, 1.0, degrees).is_real()
+        assert not Difference(limit + 0.001, 1.0, degrees).is_real(2)
+    assert Difference(0.1, 0.0, 2).is_real()
+    assert not Difference(0.0, 0.0, 2).is_real()
 
 
 @pytest.mark.long
@@ -157,10 +149,9 @@ def test_ratios_of_medians_hold_19_times_in_20(disturbed):
         slower = rng.exponential(0.3, count) * (rng.random(count) < disturbed)
         return np.exp(rng.normal(size=count) * 0.05 + slower)
 
-    found = [ratio_of_medians(20 * blocks(11), blocks(11)) for _ in range(1000)]
-    assert np.mean([lower <= 20 <= upper for _, lower, upper in found]) == pytest.approx(
-        0.95, abs=0.03
-    )
+    ratios = [ratio_of_medians(20 * blocks(11), blocks(11)) for _ in range(1000)]
+    covered = np.mean([lower <= 20 <= upper for _, lower, upper in ratios])
+    assert covered == pytest.approx(0.95, abs=0.03)
 
 
 def test_some_wild_rounds_hardly_move_a_ratio():
@@ -187,3 +178,79 @@ def test_errors_of_users_and_of_items_add():
     )
     assert crossed(by_user[:1], by_item) is None
     assert crossed(by_user, by_item[:1]) is None
+
+
+# --- ties, and how often the truly best arm is among them
+
+
+def seeds(*values):
+    return dict(enumerate(values))
+
+
+def test_what_seeds_share_cancels():
+    """b is below a by 0.1 in every seed, though seeds differ by far more."""
+    within = tied_ratios({"b": seeds(0.9, 4.9, 2.9), "a": seeds(1.0, 5.0, 3.0)})
+    assert within == ("a", {"a"}, set())
+    shuffled = tied_ratios({"b": seeds(4.9, 2.9, 0.9), "a": seeds(1.0, 5.0, 3.0)})
+    assert shuffled == ("a", {"a", "b"}, set())
+
+
+def test_one_seed_ties_what_is_near():
+    """It tells nothing else; the mean is that of each arm's own seeds."""
+    near = 1.0 - np.log(LOSS_SPREAD.factor)
+    values = {"a": seeds(1.0), "b": seeds(near - 0.01), "c": {7: near + 0.01, 8: 0.9}}
+    assert tied_ratios(values) == ("a", {"a", "c"}, {"b", "c"})
+    assert tied_ratios({"a": seeds(1.0)}) == ("a", {"a"}, set())
+    common = tied_ratios({"a": {0: 1.0, 1: 2.0, 5: 90.0}, "b": {0: 0.5, 1: 1.5, 9: 99.0}})
+    assert common == ("b", {"b", "a"}, set()), "over the seeds that both have b is below"
+    sooner = tied_ratios({"a": {0: np.log(2.1), 1: 0.0, 2: 0.0}, "b": {0: np.log(2.0)}})
+    assert sooner == ("b", {"b", "a"}, {"a"}), "on the seed that both have a is sooner"
+
+
+def test_more_rivals_need_clearer_differences():
+    apart = Difference(3.5, 1.0, 4)
+    two = rank({"a": 2.0, "b": 1.0}, lambda one, other: apart)
+    many = rank(dict(zip("abcdefgh", range(8), strict=True)), lambda one, other: apart)
+    assert (two.tied, len(many.tied)) == ({"a"}, 8)
+    # Of two comparisons each has 2.5 %: Student's t of 4 degrees of freedom is 2.7764.
+    for value, n_tied in ((2.7763, 3), (2.7765, 1)):
+        three = rank({"a": 2, "b": 1, "c": 0}, lambda *_: Difference(value, 1.0, 4))  # noqa: B023
+        assert len(three.tied) == n_tied
+
+
+def test_the_soonest_of_the_near_is_chosen():
+    tops = {"best": 2.0, "near": 2.0 * NEAR, "far": 1.96}
+    assert soonest(tops, {"best": 9.0, "near": 8.0, "far": 1.0}) == "near"
+    assert soonest(tops, {"best": 8.0, "near": 8.0, "far": 1.0}) == "best"
+
+
+@pytest.mark.parametrize("n_seeds", [2, 3, 5])
+@pytest.mark.parametrize("spread", [(1.0,) * 5, (3.0, 0.3, 0.3, 1.0, 1.0)])
+@pytest.mark.parametrize("gaps", [(0.0,) * 5, (0.0, -0.05, -0.1, -1.0, -3.0)])
+def test_the_best_arm_is_among_the_tied(n_seeds, spread, gaps):
+    """Five arms with noise of the seed and of their own. The truly best is arm 0; the largest of
+    the means often is another.
+    """
+    rng = np.random.default_rng(n_seeds)
+    rounds, held, alone = 600, 0, 0
+    for _ in range(rounds):
+        common = rng.normal(0, 5, n_seeds)
+        values = {
+            arm: dict(enumerate(gap + common + rng.normal(0, own, n_seeds)))
+            for arm, (gap, own) in enumerate(zip(gaps, spread, strict=True))
+        }
+        ranked = tied_ratios(values)
+        held += 0 in ranked.tied
+        alone += ranked.best != 0
+    assert held / rounds > 0.94
+    assert alone / rounds > 0.2
+
+
+def test_a_clear_winner_is_seen():
+    """Five seeds, arms apart by three times their noise."""
+    rng = np.random.default_rng(0)
+    certain = 0
+    for _ in range(200):
+        values = {arm: dict(enumerate(-3.0 * arm + rng.normal(0, 1, 5))) for arm in range(4)}
+        certain += len(tied_ratios(values).tied) == 1
+    assert certain / 200 > 0.6

@@ -9,7 +9,6 @@ from ncfbench.statistics.curves import Curve, iterations_to
 from ncfbench.statistics.intervals import geometric
 from ncfbench.statistics.speedups import (
     LEVELS,
-    AtTarget,
     levels,
     seconds_per_iteration,
     speedup_at,
@@ -18,17 +17,11 @@ from ncfbench.statistics.speedups import (
 )
 
 
-@pytest.mark.parametrize(
-    ("reference", "expected"),
-    [(9.0, 5.0), (8.0, 10.0), (5.0, 25.0), (10.0, 0.0), (11.0, 0.0), (4.0, 30.0), (3.9, None)],
-)
-def test_iterations_to_is_linear_between_probes(reference, expected):
-    assert iterations_to(reference, [0, 10, 20, 30], [10.0, 8.0, 6.0, 4.0]) == (
-        None if expected is None else pytest.approx(expected)
-    )
-
-
-def test_the_first_crossing_counts():
+def test_iterations_to_is_linear_between_probes():
+    """The first crossing counts."""
+    for reference, expected in ((9, 5), (8, 10), (5, 25), (10, 0), (11, 0), (4, 30), (3.9, None)):
+        actual = iterations_to(reference, [0, 10, 20, 30], [10.0, 8.0, 6.0, 4.0])
+        assert actual == (None if expected is None else pytest.approx(expected))
     assert iterations_to(5, [0, 10, 20, 30], [10.0, 4.0, 7.0, 1.0]) == pytest.approx(10 * 5 / 6)
 
 
@@ -89,6 +82,10 @@ def over_seeds(pairs):
     return speedup_at([min(base.losses) for _, base in pairs], pairs)
 
 
+def ends_of(estimate):
+    return estimate.value, estimate.lower, estimate.upper
+
+
 def test_reference_and_total_are_made_within_a_seed():
     pairs = [
         (arm([9, 4, 2], 0.02), arm([9, 5, 3], 0.2)),
@@ -96,12 +93,7 @@ def test_reference_and_total_are_made_within_a_seed():
     ]
     at = over_seeds(pairs)
     assert at.iterations.value == pytest.approx(math.sqrt(200 / 150 * 2))
-    expected = geometric([10 * 200 / 150, 2 * 2])
-    assert (at.total.value, at.total.lower, at.total.upper) == (
-        pytest.approx(expected.value),
-        pytest.approx(expected.lower),
-        pytest.approx(expected.upper),
-    )
+    assert ends_of(at.total) == pytest.approx(ends_of(geometric([10 * 200 / 150, 2 * 2])))
 
 
 def test_pairing_keeps_the_correlation():
@@ -113,82 +105,59 @@ def test_pairing_keeps_the_correlation():
         # The arm needs 100 iterations x factor at a cost of 0.1 / factor; the baseline 400 at 1.
         own = Curve([0, 100 * factor], [9.0, 1.0], 0.1 / factor)
         pairs.append((own, Curve([0, 400], [9.0, 1.0], 1.0)))
-    total = over_seeds(pairs).total
-    assert (total.value, total.lower, total.upper) == (
-        pytest.approx(40),
-        pytest.approx(40),
-        pytest.approx(40),
-    )
+    assert ends_of(over_seeds(pairs).total) == pytest.approx((40, 40, 40))
     alone = geometric(
         [base.full_iteration_seconds / own.full_iteration_seconds for own, base in pairs]
     )
     assert alone.upper > 2 * alone.value
 
 
-def test_a_censored_arm_bounds_the_ratio_from_above():
-    base = arm([9, 5, 3], 0.2)
-    at = over_seeds([(arm([9, 4, 2], 0.02), base), (arm([9, 8, 7], 0.02), base)])
-    assert at.reached == 1
-    assert at.iterations is at.total is None
-    assert at.iterations_at_most == pytest.approx(math.sqrt((200 / 150) * (200 / 200)))
-    assert at.total_at_most == pytest.approx(10 * math.sqrt((200 / 150) * (200 / 200)))
-    assert at.total_at_least is None
-
-
-def test_a_censored_baseline_bounds_it_from_below():
-    fast, slow = arm([9, 4, 2], 0.02), arm([9, 5, 3], 0.2)
-    at = speedup_at([2.5], [(fast, slow)])
-    assert at.reached == 1
-    assert at.total_at_least == pytest.approx(10 * 200 / 175)
-    assert at.iterations_at_most is None
-    both = speedup_at([2.5, 2.5], [(fast, slow), (slow, fast)])
-    assert both == AtTarget(1)
-    assert speedup_at([10.0], [(fast, slow)]).iterations is None, "both had it from the start"
-    low = arm([4, 2], 0.02)
-    for pair in ((low, slow), (slow, low)):
-        assert speedup_at([5.0], [pair]) == AtTarget(1), "one had it from the start"
-
-
 def evaluated(recalls, seconds):
-    """Recall after each epoch of 100 iterations, as a measure that falls; nothing at iteration
-    0.
-    """
-    return Curve(
-        [100 * (index + 1) for index in range(len(recalls))],
-        [-recall for recall in recalls],
-        seconds,
-    )
+    """Recall after each epoch of 100 iterations, as a measure that falls; none at iteration 0."""
+    iterations = [100 * epoch for epoch in range(1, len(recalls) + 1)]
+    return Curve(iterations, [-recall for recall in recalls], seconds)
 
 
-def test_what_was_passed_at_the_first_look_is_a_bound():
-    """Recall 0.2: the arm has it at its first evaluation, perhaps long before; the baseline comes
-    to it at its fourth.
-    """
-    arm, base = evaluated([0.35, 0.4], 0.02), evaluated([0.05, 0.1, 0.15, 0.2, 0.3], 0.2)
-    at = speedup_at([-0.2], [(arm, base)])
-    assert at == AtTarget(1, total_at_least=pytest.approx(10 * 400 / 100))
-    slow = speedup_at([-0.2], [(base, arm)])
-    assert slow == AtTarget(
-        1, iterations_at_most=100 / 400, total_at_most=pytest.approx(100 / 400 / 10)
-    )
-    assert speedup_at([-0.04], [(arm, base)]) == AtTarget(1), "both had it at their first look"
-    later = speedup_at([-0.375], [(arm, evaluated([0.1, 0.375], 0.2))])
-    assert later.iterations.value == pytest.approx(200 / 150)
-
-
-def test_bounds_combine_only_on_one_side():
-    early, base = evaluated([0.35, 0.4], 0.1), evaluated([0.1, 0.15, 0.2, 0.3], 0.1)
-    never = evaluated([0.05, 0.1, 0.15], 0.1)
+FAST, SLOW = arm([9, 4, 2], 0.02), arm([9, 5, 3], 0.2)
+LATE, LOW = arm([9, 8, 7], 0.02), arm([4, 2], 0.02)
+EARLY, BASE = evaluated([0.35, 0.4], 0.1), evaluated([0.1, 0.15, 0.2, 0.3], 0.1)
+NEVER, QUICK = evaluated([0.05, 0.1, 0.15], 0.1), evaluated([0.35, 0.4], 0.02)
+BOUND = math.sqrt((200 / 150) * (200 / 200))
+CENSORED = [
+    # A seed of the arm never comes there: the ratio is at most that of its last iteration.
+    ([3, 3], [(FAST, SLOW), (LATE, SLOW)], 1, {"iterations": BOUND, "total": 10 * BOUND}),
+    # The baseline never does.
+    ([2.5], [(FAST, SLOW)], 1, {"at_least": 10 * 200 / 175}),
+    ([2.5, 2.5], [(FAST, SLOW), (SLOW, FAST)], 1, {}),
+    # One had it from the start, or both.
+    *(([5.0], [pair], 1, {}) for pair in ((LOW, SLOW), (SLOW, LOW))),
+    ([10.0], [(FAST, SLOW)], 1, {}),
+    # Recall 0.2, which the arm has at its first evaluation, perhaps long before.
+    ([-0.2], [(EARLY, BASE)], 1, {"at_least": 300 / 100}),
+    ([-0.2], [(BASE, QUICK)], 1, {"iterations": 1 / 3, "total": 1 / 3 / 5}),
+    ([-0.05], [(EARLY, BASE)], 1, {}),
     # The arm by its first look, the baseline after its last: both make the true ratio larger.
-    assert speedup_at([-0.2], [(early, never)]) == AtTarget(1, total_at_least=pytest.approx(3))
-    assert speedup_at([-0.2], [(never, early)]) == AtTarget(
-        0, iterations_at_most=pytest.approx(1 / 3), total_at_most=pytest.approx(1 / 3)
-    )
-    # A seed with a ratio of 1 beside one of at least 3: together at least the root of 3.
-    at = speedup_at([-0.2, -0.2], [(early, base), (base, base)])
-    assert (at.total, at.total_at_least) == (None, pytest.approx(math.sqrt(3)))
-    mixed = speedup_at([-0.2, -0.2], [(early, base), (never, base)])
-    assert mixed == AtTarget(1), "one from below, one from above"
+    ([-0.2], [(EARLY, NEVER)], 1, {"at_least": 3}),
+    ([-0.2], [(NEVER, EARLY)], 0, {"iterations": 1 / 3, "total": 1 / 3}),
+    # A seed with a ratio of 1 beside one of at least 3, and one from each side.
+    ([-0.2, -0.2], [(EARLY, BASE), (BASE, BASE)], 2, {"at_least": math.sqrt(3)}),
+    ([-0.2, -0.2], [(EARLY, BASE), (NEVER, BASE)], 1, {}),
+]
+"""Targets, pairs of arm and baseline, seeds that reach the target, and bounds of the ratios."""
+
+
+@pytest.mark.parametrize(("targets", "pairs", "reached", "bounds"), CENSORED)
+def test_censored_seeds_bound_the_ratio(targets, pairs, reached, bounds):
+    at = speedup_at(targets, pairs)
+    assert (at.reached, at.iterations, at.total) == (reached, None, None)
+    actual = (at.iterations_at_most, at.total_at_most, at.total_at_least)
+    for value, name in zip(actual, ("iterations", "total", "at_least"), strict=True):
+        assert value == (pytest.approx(bounds[name]) if name in bounds else None)
+
+
+def test_a_level_between_evaluations_has_a_ratio():
+    at = speedup_at([-0.375], [(QUICK, evaluated([0.1, 0.375], 0.2))])
+    assert at.iterations.value == pytest.approx(200 / 150)
 
 
 def test_levels_lie_where_the_curves_do():
