@@ -43,7 +43,7 @@ class DistinctOnce(_Sharing):
         for stratum in np.unique(strata):
             rows = strata == stratum
             own[np.ix_(rows, np.unique(batch.pos_item[rows]))] = True
-        others = int(batch.n_items) - own.sum(axis=1, keepdims=True)
+        others = np.maximum(int(batch.n_items) - own.sum(axis=1, keepdims=True), 1)
         return (weight > 0) * ~own * ratio / others / len(weight)
 
 
@@ -51,7 +51,7 @@ class UnmaskedPairs(_Sharing):
     """Divides by the number of unmasked pairs instead of all pairs of different strata."""
 
     def wrong(self, batch, weight):
-        return weight / weight.sum()
+        return weight / max(weight.sum(), 1e-30)
 
 
 class DiagonalKept(_Sharing):
