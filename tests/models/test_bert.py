@@ -1,9 +1,13 @@
-"""Pretrained checkpoints: the vectors of BERT's definition, fine-tuning, and what is refused."""
+"""Pretrained checkpoints, fine-tuned and frozen: the vectors of BERT's definition, the texts that
+they read, and what is refused.
+"""
 
 import importlib.util
 import json
 import shutil
 from dataclasses import replace
+from itertools import chain
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,19 +15,21 @@ import numpy as np
 import pytest
 from flax import nnx
 from safetensors.numpy import save_file
-from support.tables import ITEMS, LINKS, as_csv
+from support.cli import check, invoke
+from support.tables import prepare
 from support.tiny_bert import LAYERS, PIECES, POSITIONS, WIDTH, text_vector, write_checkpoint
-from support.training import quiet, traced_for
+from support.training import CHECKPOINT_DIGEST, traced_for
 from tokenizers import BertWordPieceTokenizer
 
-from ncfbench import data
 from ncfbench.config import Locations, complete
 from ncfbench.data import store
 from ncfbench.data.assets import checkpoint as kept
 from ncfbench.data.assets import name_files
 from ncfbench.data.assets.pieces import Pieces, tokenizer_digest
-from ncfbench.data.sources.custom import Options
+from ncfbench.data.text import Texts
 from ncfbench.errors import DataError, UsageError
+from ncfbench.models import blocks
+from ncfbench.models.embedding import embed_texts
 from ncfbench.models.encoders import bert, packing
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.towers import DeviceContent
@@ -35,35 +41,26 @@ from ncfbench.training import run as training
 from ncfbench.training.step import Trainer
 
 CONFIG, WEIGHTS, POOLING, MODULES = kept.CONFIG, kept.WEIGHTS, kept.POOLING, kept.MODULES
-SMALL = {"dataset": "pieces", "encoder": "bert", "batch_size": 2, "dimension": 4, "sampler": "ns"}
+SMALL = {"dataset": "x", "encoder": "bert", "batch_size": 2, "dimension": 4, "sampler": "ns"}
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A data set of word pieces and the checkpoint that they belong to."""
+    """A folder with a checkpoint."""
     folder = tmp_path_factory.mktemp("bert")
     write_checkpoint(folder / "model")
-    files = {"links": as_csv(folder / "links.csv", LINKS)}
-    files |= {"items": as_csv(folder / "items.csv", ITEMS), "tokenizer": folder / "model"}
-    sizes = {"max_length": POSITIONS, "test_fraction": 0.34, "validation_fraction": 0.0}
-    data.prepare("custom", Options(**files, **sizes), folder / "data", "pieces", say=quiet)
     return folder
 
 
 @pytest.fixture(scope="module")
 def pieces(home):
-    return store.load(home / "data", "pieces")
+    """A data set of the pieces of the checkpoint."""
+    return prepare(home, tokenizer=home / "model", max_length=POSITIONS)[0]
 
 
 @pytest.fixture(scope="module")
 def checkpoint(home, pieces):
     return kept.keep_checkpoint(home / "model", pieces, print)
-
-
-def texts_of(lists, length):
-    tokens = np.array([text + [0] * (length - len(text)) for text in lists], np.int32)
-    lengths = np.array([len(text) for text in lists], np.int32)
-    return EncoderInput(*jax.device_put((np.arange(len(lists)), tokens, tokens > 0, lengths)))
 
 
 LISTS = [[2, 5, 6, 7, 3], [], [2, 3], [2, 9, 9, 8, 7, 6, 5, 4, 3], [2, 12, 3]]
@@ -73,13 +70,14 @@ LISTS = [[2, 5, 6, 7, 3], [], [2, 3], [2, 9, 9, 8, 7, 6, 5, 4, 3], [2, 12, 3]]
 @pytest.mark.parametrize(("mode", "normalises"), [("mean", True), ("first", False)])
 def test_vectors_by_definition(tmp_path, mode, normalises):
     """In plain NumPy, for texts padded, two at a time and packed; the gradients agree."""
-    digest = "0123456789ab"
-    folder = kept.kept_path(tmp_path, digest)
+    folder = kept.kept_path(tmp_path, CHECKPOINT_DIGEST)
     weights = write_checkpoint(folder, pooling=mode, normalises=normalises, prefix="bert.")
     values, gradients = [], []
-    texts = texts_of(LISTS, 11)
+    tokens = np.array([text + [0] * (11 - len(text)) for text in LISTS], np.int32)
+    lengths = np.array([*map(len, LISTS)], np.int32)
+    texts = EncoderInput(*jax.device_put((np.arange(len(LISTS)), tokens, tokens > 0, lengths)))
     two = 2 * 11 * LAYERS * WIDTH
-    config = complete(SMALL | {"checkpoint": digest})
+    config = complete(SMALL | {"checkpoint": CHECKPOINT_DIGEST})
     facts = DataFacts(1, len(LISTS), len(PIECES) - 1, folder=tmp_path)
     module = bert.Bert(config, facts, rngs=nnx.Rngs(0))
     graph, parameters = nnx.split(module)
@@ -103,6 +101,20 @@ def test_vectors_by_definition(tmp_path, mode, normalises):
     for one, *rest in zip(*gradients, strict=True):
         for other in rest:
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("pooling", "normalises"), [("mean", True), ("first", False)])
+def test_frozen_vectors_by_definition(tmp_path, monkeypatch, pooling, normalises):
+    """Two texts in a block, all of one length."""
+    monkeypatch.setattr(blocks, "SORTED_WORDS", 12)
+    monkeypatch.setattr(blocks, "LENGTHS", 1)
+    weights = write_checkpoint(tmp_path, pooling=pooling, normalises=normalises)
+    lengths = np.array([*map(len, LISTS)], np.int32)
+    vectors, seconds = embed_texts(tmp_path, Texts(np.array([*chain(*LISTS)], np.int32), lengths))
+    assert seconds > 0
+    for vector, tokens in zip(vectors, LISTS, strict=True):
+        expected = text_vector(weights, tokens, pooling, normalises) if tokens else np.zeros(WIDTH)
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
 
 
 def test_pieces_are_those_of_the_tokenizer(pieces):
@@ -145,7 +157,7 @@ def test_fine_tuning_lowers_the_loss(home, checkpoint, tmp_path):
     losses = [row["probe_loss"] for row in record.curve]
     assert losses[-1] < losses[0]
     assert len(losses) == 5, "it is probed once an epoch"
-    sweep = Sweep("", "", {"dataset": ("pieces",), "checkpoint": (str(home / "model"),)})
+    sweep = Sweep("", "", {"dataset": ("x",), "checkpoint": (str(home / "model"),)})
     assert with_named_files(sweep, home / "data", print).axes["checkpoint"] == (checkpoint,)
     again = name_files(SMALL | {"checkpoint": str(home / "model")}, home / "data", print)
     assert again["checkpoint"] == checkpoint
@@ -245,7 +257,7 @@ def test_both_spellings_of_a_pooling(tmp_path, config, pooling):
 def test_a_damaged_copy_is_repaired(home, checkpoint, tmp_path):
     """Before a run has a folder. A damaged original is not kept."""
     shutil.copytree(home / "data", tmp_path / "data")
-    dataset = store.load(tmp_path / "data", "pieces")
+    dataset = store.load(tmp_path / "data", "x")
     weights = kept.kept_path(dataset.folder, checkpoint) / "model.safetensors"
     whole = weights.read_bytes()
     config = complete(SMALL | {"checkpoint": checkpoint})
@@ -273,20 +285,71 @@ def test_a_missing_package_is_named(home, monkeypatch):
         Pieces(home / "model", 9)
 
 
-def test_tokenizers_of_other_kinds_are_refused(home, tmp_path):
-    files = {"links": home / "links.csv", "items": home / "items.csv"}
+# Dense features by a frozen checkpoint
 
-    def refuse(error, words, folder="model", **more):
-        with pytest.raises(error, match=words):
-            options = Options(**files, tokenizer=tmp_path / folder, **more)
-            data.prepare("custom", options, tmp_path / "data", "x", say=quiet)
 
+def embed(folder, model):
+    """Prepare a data set in a new folder."""
+    folder.mkdir()
+    return prepare(folder, embed=model)[0]
+
+
+def test_words_stay_words_beside_embedded_pieces(home, pieces, tmp_path):
+    """Features are the standardised vectors of what the checkpoint's tokenizer gives. A copy of the
+    checkpoint makes the same data, another tokenizer does not; the command names the folder.
+    """
+    embedded, plain = embed(tmp_path / "a", home / "model"), embed(tmp_path / "b", None)
+    assert embedded.vocabulary == plain.vocabulary != pieces.vocabulary
+    weights = write_checkpoint(tmp_path / "copy")
+    texts = [pieces.texts[item].tolist() for item in range(pieces.n_items)]
+    vectors = np.array([text_vector(weights, text, "mean", True) for text in texts])
+    training = embedded.items_of("train")
+    expected = (vectors - vectors[training].mean(axis=0)) / vectors[training].std(axis=0)
+    np.testing.assert_allclose(embedded.item_features, expected, atol=1e-3)
+    assert embedded.feature_seconds > 0
+    same = embed(tmp_path / "c", tmp_path / "copy")
+    (tmp_path / "copy" / "vocab.txt").write_text("\n".join([*PIECES, "more"]) + "\n")
+    other = embed(tmp_path / "d", tmp_path / "copy")
+    assert same.fingerprint == embedded.fingerprint not in (plain.fingerprint, other.fingerprint)
+    assert "--embed model" in store.prepare_command("x", embedded.manifest)
+
+
+def test_the_command_embeds_with_lsa_beside(home, pieces, tmp_path):
+    words = ("--name", "y", "--data-dir", tmp_path, "--test-fraction", "0.34")
+    files = ("--links", home / "r.csv", "--items", home / "m.csv")
+    printed = invoke("prepare", "custom", *files, "--embed", home / "model", "--lsa", "1", *words)
+    check(printed, 0, "--lsa: 1 features of each item", f"--embed: {WIDTH} features of each item")
+    manifest = json.loads((tmp_path / "y" / "manifest.json").read_text())
+    assert manifest["statistics"]["item_features"] == WIDTH + 1
+    assert [*manifest["derived_features"]] == ["lsa", "embed"]
+
+
+def test_texts_that_no_checkpoint_reads_are_refused(tmp_path):
+    """By --tokenizer and --embed; nothing is prepared."""
     (tmp_path / "empty").mkdir()
-    refuse(DataError, "holds no tokenizer", "empty")
-    write_checkpoint(tmp_path / "model")
-    (tmp_path / "model" / "vocab.txt").write_text("\n".join(PIECES[1:]) + "\n")
-    refuse(DataError, "none of BERT's kind")
-    (tmp_path / "model" / "tokenizer.json").write_text(json.dumps({"version": "1.0"}))
-    refuse(DataError, r"tokenizer\.json is damaged")
-    refuse(UsageError, "--min-count and --tokenizer exclude each other", min_count=2)
-    refuse(UsageError, "at least 3", max_length=2)
+    write_checkpoint(model := tmp_path / "model")
+
+    def refuse(error, words, **options):
+        with pytest.raises(error, match=words):
+            prepare(tmp_path, **options)
+        assert not (tmp_path / "data" / "x" / "manifest.json").exists()
+
+    refuse(DataError, "holds no tokenizer", tokenizer=tmp_path / "empty")
+    refuse(UsageError, "--min-count and --tokenizer exclude each", tokenizer=model, min_count=2)
+    refuse(UsageError, "at least 3", tokenizer=model, max_length=2)
+    nowhere = "--embed nowhere: there is no config.json. Name the folder"
+    refuse(UsageError, nowhere, embed=Path("nowhere"))
+    exclusive = "--tokens-column and --embed exclude each other"
+    refuse(UsageError, exclusive, tokens_column="title", embed=model)
+    np.save(tmp_path / "f.npy", np.eye(9))
+    bare = {"links": [{"user": number, "item": number} for number in range(9)]}
+    bare |= {"items": [{"item": number, "price": number} for number in range(9)]}
+    bare |= {"item_features": tmp_path / "f.npy"}
+    refuse(UsageError, "reads texts, and the items have", embed=model, **bare)
+    (model / "vocab.txt").write_text("\n".join([*PIECES, *"abcdefghij"]) + "\n")
+    with pytest.raises(UsageError, match="They do not belong together"):
+        embed_texts(model, Texts(np.array([len(PIECES) + 2], np.int32), np.ones(1, np.int32)))
+    (model / "vocab.txt").write_text("\n".join(PIECES[1:]) + "\n")
+    refuse(DataError, "none of BERT's kind", tokenizer=model)
+    (model / "tokenizer.json").write_text(json.dumps({"version": "1.0"}))
+    refuse(DataError, r"tokenizer\.json is damaged", tokenizer=model)
