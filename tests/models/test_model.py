@@ -118,122 +118,112 @@ def words_left(seed=0):
     return EncoderInput(jnp.arange(6), content.tokens, present, content.lengths), left
 
 
-def assert_defined(encoder, pooled, *, has_dense=True, **settings):
-    """An encoder is a dense layer on what a plain computation gives for the words left."""
-    texts, left = words_left()
-    module = towers(small(encoder, **settings)).encoder
-    parameters = arrays_of(module)
-    dense = parameters["dense"] if has_dense else {"kernel": np.eye(DIMENSION)}
-    actual = jax.jit(module)(texts)
-    for item, words in enumerate(left):
-        vector = 0 * dense["kernel"][:, 0]
-        if words or encoder == "cnn":
-            vector = pooled(parameters, words, len(TEXTS[item]))
-        np.testing.assert_allclose(actual[item], linear(dense, vector), rtol=1e-4, atol=1e-5)
+def bag(parameters, words, length):
+    """A bare one has no parameters but the words'."""
+    assert len(parameters) == 1 + ("dense" in parameters)
+    return np.mean([parameters["words"]["embedding"][word] for _, word in words], axis=0)
 
 
-def test_bag_by_definition():
-    """A mean over the words that are left; a bare one has no parameters but the words'."""
-
-    def pooled(parameters, words, _):
-        assert len(parameters) == 1 + ("dense" in parameters)
-        return np.mean([parameters["words"]["embedding"][word] for _, word in words], axis=0)
-
-    assert_defined("bow", pooled)
-    assert_defined("bow", pooled, has_dense=False, bare_bag=True, word_dimension=DIMENSION)
-    with pytest.raises(UsageError, match=r"word_dimension = 3 .* Use --set word_dimension=4\."):
-        small("bow", bare_bag=True)
-
-
-def test_cnn_by_definition():
+def cnn(parameters, words, length):
     """A filter sees zeros where a word was removed, and beyond both ends."""
-
-    def pooled(parameters, words, length):
-        table, layer = parameters["words"]["embedding"], parameters["convolution"]
-        inputs = np.zeros((length + 2, table.shape[1]))
-        for position, word in words:
-            inputs[position + 1] = table[word]
-        activities = [
-            layer["bias"] + sum(inputs[at + tap] @ layer["kernel"][tap] for tap in range(3))
-            for at in range(length)
-        ]
-        return np.max([*activities, 0 * layer["bias"]], axis=0)
-
-    assert_defined("cnn", pooled)
+    table, layer = parameters["words"]["embedding"], parameters["convolution"]
+    inputs = np.zeros((length + 2, table.shape[1]))
+    for position, word in words:
+        inputs[position + 1] = table[word]
+    activities = [
+        layer["bias"] + sum(inputs[at + tap] @ layer["kernel"][tap] for tap in range(3))
+        for at in range(length)
+    ]
+    return np.max([*activities, 0 * layer["bias"]], axis=0)
 
 
-def test_lstm_by_definition():
-    def pooled(parameters, words, _):
-        output, cell = np.zeros(6), np.zeros(6)
-        for _, word in words:
-            inputs = linear(parameters["input_gates"], parameters["words"]["embedding"][word])
-            i, f, g, o = np.split(inputs + linear(parameters["recurrent_gates"], output), 4)
-            cell = sigmoid(f + 1) * cell + sigmoid(i) * np.tanh(g)
-            output = sigmoid(o) * np.tanh(cell)
-        return output
-
-    assert_defined("lstm", pooled)
+def lstm(parameters, words, length):
+    output, cell = np.zeros(6), np.zeros(6)
+    for _, word in words:
+        inputs = linear(parameters["input_gates"], parameters["words"]["embedding"][word])
+        i, f, g, o = np.split(inputs + linear(parameters["recurrent_gates"], output), 4)
+        cell = sigmoid(f + 1) * cell + sigmoid(i) * np.tanh(g)
+        output = sigmoid(o) * np.tanh(cell)
+    return output
 
 
-def test_gru_by_definition():
+def gru(parameters, words, length):
     """Words that were removed are skipped, in both directions."""
-
-    def outputs(gates, inputs):
-        state, states = np.zeros(4), []
-        for word in inputs:
+    inputs, means = [parameters["words"]["embedding"][word] for _, word in words], []
+    for direction, order in ((0, 1), (1, -1)):
+        gates, state, states = parameters["directions"][direction], np.zeros(4), []
+        for word in inputs[::order]:
             ir, iu, inew = np.split(linear(gates["input_gates"], word), 3)
             hr, hu, hnew = np.split(linear(gates["recurrent_gates"], state), 3)
             update = sigmoid(iu + hu)
             new = np.tanh(inew + sigmoid(ir + hr) * hnew)
             state = update * state + (1 - update) * new
             states.append(state)
-        return states
-
-    def pooled(parameters, words, _):
-        inputs = [parameters["words"]["embedding"][word] for _, word in words]
-        forwards, backwards = parameters["directions"][0], parameters["directions"][1]
-        both = outputs(forwards, inputs), outputs(backwards, inputs[::-1])
-        return np.concatenate([np.mean(states, axis=0) for states in both])
-
-    assert_defined("gru", pooled)
+        means.append(np.mean(states, axis=0))
+    return np.concatenate(means)
 
 
-def test_transformer_by_definition():
+def normed(layer, x):
+    deviation = np.sqrt(((x - x.mean()) ** 2).mean() + 1e-6)
+    return (x - x.mean()) / deviation * layer["scale"] + layer["bias"]
+
+
+def gelu(x):
+    return x / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+
+
+def attended(layer, rows):
+    parts = [np.split(linear(layer["inputs"], row), 3) for row in rows]
+    outputs = []
+    for query, _, _ in parts:
+        heads = []
+        for head in (slice(0, 3), slice(3, 6)):
+            weights = np.exp([query[head] @ key[head] / 3**0.5 for _, key, _ in parts])
+            values = np.array([value[head] for _, _, value in parts])
+            heads.append(weights / weights.sum() @ values)
+        outputs.append(linear(layer["output"], np.concatenate(heads)))
+    return outputs
+
+
+def transformer(parameters, words, length):
     """One position and one head after the other; words keep their positions in the text."""
+    stack = parameters["stack"]
+    table, positions = parameters["words"]["embedding"], stack["positions"]["embedding"]
+    rows = [table[word] + positions[position] for position, word in words]
+    for number in (0, 1):
+        block = stack["blocks"][number]
+        added = attended(block["attention"], [normed(block["attention_norm"], r) for r in rows])
+        rows = [row + more for row, more in zip(rows, added, strict=True)]
+        hidden = [linear(block["hidden"], normed(block["hidden_norm"], row)) for row in rows]
+        added = [linear(block["output"], gelu(units)) for units in hidden]
+        rows = [row + more for row, more in zip(rows, added, strict=True)]
+    return np.mean([normed(stack["last_norm"], row) for row in rows], axis=0)
 
-    def normed(layer, x):
-        deviation = np.sqrt(((x - x.mean()) ** 2).mean() + 1e-6)
-        return (x - x.mean()) / deviation * layer["scale"] + layer["bias"]
 
-    def gelu(x):
-        return x / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+BARE = {"bare_bag": True, "word_dimension": DIMENSION}
 
-    def attended(layer, rows):
-        parts = [np.split(linear(layer["inputs"], row), 3) for row in rows]
-        outputs = []
-        for query, _, _ in parts:
-            heads = []
-            for head in (slice(0, 3), slice(3, 6)):
-                weights = np.exp([query[head] @ key[head] / 3**0.5 for _, key, _ in parts])
-                values = np.array([value[head] for _, _, value in parts])
-                heads.append(weights / weights.sum() @ values)
-            outputs.append(linear(layer["output"], np.concatenate(heads)))
-        return outputs
 
-    def pooled(parameters, words, _):
-        stack = parameters["stack"]
-        table, positions = parameters["words"]["embedding"], stack["positions"]["embedding"]
-        rows = [table[word] + positions[position] for position, word in words]
-        for number in (0, 1):
-            block = stack["blocks"][number]
-            added = attended(block["attention"], [normed(block["attention_norm"], r) for r in rows])
-            rows = [row + more for row, more in zip(rows, added, strict=True)]
-            hidden = [linear(block["hidden"], normed(block["hidden_norm"], row)) for row in rows]
-            added = [linear(block["output"], gelu(units)) for units in hidden]
-            rows = [row + more for row, more in zip(rows, added, strict=True)]
-        return np.mean([normed(stack["last_norm"], row) for row in rows], axis=0)
+DEFINITIONS = {"bow": bag, "cnn": cnn, "lstm": lstm, "gru": gru, "transformer": transformer}
 
-    assert_defined("transformer", pooled)
+
+@pytest.mark.parametrize(("encoder", "more"), [("bow", BARE), *((by, {}) for by in DEFINITIONS)])
+def test_encoders_by_definition(encoder, more):
+    """An encoder is a dense layer on what a plain computation gives for the words left."""
+    texts, left = words_left()
+    module = towers(small(encoder, **more)).encoder
+    parameters = arrays_of(module)
+    dense = parameters["dense"] if more != BARE else {"kernel": np.eye(DIMENSION)}
+    actual = jax.jit(module)(texts)
+    for item, words in enumerate(left):
+        vector = 0 * dense["kernel"][:, 0]
+        if words or encoder == "cnn":
+            vector = DEFINITIONS[encoder](parameters, words, len(TEXTS[item]))
+        np.testing.assert_allclose(actual[item], linear(dense, vector), rtol=1e-4, atol=1e-5)
+
+
+def test_a_bare_bag_has_the_length_of_its_words():
+    with pytest.raises(UsageError, match=r"word_dimension = 3 .* Use --set word_dimension=4\."):
+        small("bow", bare_bag=True)
 
 
 def test_other_losses_score_unit_vectors():
