@@ -31,35 +31,33 @@ def test_the_scale_of_a_user_is_that_of_his_candidates(rows, known):
     users = np.arange(len(rows))
     mean, deviation = scale(np.float32(rows), users, lambda user: np.array(known, int))
     for user, row in enumerate(rows):
-        own = [score for item, score in enumerate(row) if item not in known]
-        assert mean[user, 0] == pytest.approx(statistics.fmean(own), abs=1e-6)
-        assert deviation[user, 0] == pytest.approx(statistics.pstdev(own) or 1.0, rel=1e-5)
+        rest = [score for item, score in enumerate(row) if item not in known]
+        assert mean[user, 0] == pytest.approx(statistics.fmean(rest), abs=1e-6)
+        assert deviation[user, 0] == pytest.approx(statistics.pstdev(rest) or 1.0, rel=1e-5)
 
 
 def recall_by_sort(scores, tiny, held_out, m):
     """Mean recall@m over users, by a sort of each user's scores."""
     users, items = tiny.links("validation")
     place = {item: at for at, item in enumerate(held_out.candidates.tolist())}
-    found = []
-    for user in sorted({*users.tolist()}):
-        if tiny.has_links[user]:
-            own = [place[item] for item in items[users == user].tolist()]
-            best = np.argsort(-scores(np.array([user]))[0], kind="stable")[:m].tolist()
-            found.append(sum(item in best for item in own) / len(own))
-    return statistics.fmean(found)
+    recalls = []
+    for user in np.unique(users[tiny.has_links[users]]):
+        linked = [place[item] for item in items[users == user].tolist()]
+        best = np.argsort(-scores(np.array([user]))[0], kind="stable")[:m]
+        recalls.append(np.isin(linked, best).mean())
+    return statistics.fmean(recalls)
 
 
 def test_the_weight_is_the_best_of_eleven(tiny, case):
     held_out, profiles, drawn = case
-    users = np.arange(tiny.n_users)
-    scores = [np.float64(each(users)) for each in (profiles, drawn)]
-    floor, own = ((each - each.mean(1)[:, None]) / each.std(1)[:, None] for each in scores)
+    parts = [np.float64(scores(np.arange(tiny.n_users))) for scores in (profiles, drawn)]
+    floor, run = ((part - part.mean(1)[:, None]) / part.std(1)[:, None] for part in parts)
     floor = np.nan_to_num(floor)
     chosen, heights, quality = Blend(profiles, drawn, held_out).choose("recall_at_10")
     assert [*heights] == pytest.approx([step / 10 for step in range(11)])
     for weight, height in heights.items():
         if weight:  # of profiles alone many scores are equal
-            mixed = (1 - weight) * floor + weight * own
+            mixed = (1 - weight) * floor + weight * run
             expected = recall_by_sort(mixed.__getitem__, tiny, held_out, 10)
             assert height == pytest.approx(expected, abs=1e-3)
     most = max(heights.values())

@@ -20,8 +20,6 @@ from ncfbench.data.sources import synthetic
 from ncfbench.data.store import prepare
 from ncfbench.floors import kept
 from ncfbench.floors.floor import floor
-from ncfbench.floors.kept import named
-from ncfbench.floors.kept import read as read_floors
 from ncfbench.floors.models import Fitted
 from ncfbench.runs.folder import read_all
 from ncfbench.runs.progress import Progress
@@ -56,7 +54,7 @@ def best_of(record):
 
 def test_blends_are_kept_beside_their_run(trained):
     record, dataset, home = trained
-    floors = {row["floor"]: row for row in read_floors(home / "tiny", dataset.fingerprint)}
+    floors = {row["floor"]: row for row in kept.read(home / "tiny", dataset.fingerprint)}
     assert [row["floor"] for row in record.blends] == sorted(
         floors, key=lambda name: -floors[name]["validation_recall_at_50"]
     )
@@ -76,7 +74,7 @@ def test_exported_vectors_rank_as_reported(trained, tmp_path):
         meta = export_vectors(record.folder, folder, floor=row["floor"], data_dir=home)
         assert (meta["floor"], meta["weight_of_the_run"]) == (row["floor"], row["weight"])
         assert recall_of_files(folder, dataset) == pytest.approx(row[RECALL], abs=3e-3)
-    for row in read_floors(home / "tiny", dataset.fingerprint):
+    for row in kept.read(home / "tiny", dataset.fingerprint):
         folder = tmp_path / row["floor"]
         export_vectors("tiny", folder, floor=row["floor"], data_dir=home)
         assert recall_of_files(folder, dataset) == pytest.approx(row[RECALL], abs=1e-2)
@@ -87,7 +85,7 @@ def test_a_floor_of_a_long_fit_is_blended_when_asked_for(trained, monkeypatch):
     """`run` blends with the others, and says how; what is blended is not blended again."""
     record, dataset, home = trained
     rows, said = record.blends, []
-    first, second = kept.ranked(read_floors(home / "tiny", dataset.fingerprint))
+    first, second = kept.ranked(kept.read(home / "tiny", dataset.fingerprint))
     seconds = {first["floor"]: 999.0}
     monkeypatch.setattr(kept, "seconds_again", lambda row: seconds.get(row["floor"], 0.1))
     assert quick_floors(record, dataset, said.append) == [second]
@@ -191,9 +189,9 @@ def test_a_floor_with_a_chosen_penalty_comes_first():
 
     given, chosen = row("ridge", "given", 0.5), row("ridge", "validation", 0.4)
     profile = row("profile", None, 0.3)
-    assert named([chosen, given, profile], "ridge") is chosen
-    assert named([given, profile], "ridge") is given
-    assert named([], "ease") is named([given], "ease") is None
+    assert kept.named([chosen, given, profile], "ridge") is chosen
+    assert kept.named([given, profile], "ridge") is given
+    assert kept.named([], "ease") is kept.named([given], "ease") is None
 
 
 REFUSED = [
@@ -204,13 +202,16 @@ REFUSED = [
     ("tiny", 2, ["Name the floor", "--floor ridge"]),
     ("nobody --floor ridge", 3, ["No data set nobody is in", "There is no run 'nobody'"]),
     ("RUN --on-all-links --top 3 --candidates test", 2, ["nothing is held out"]),
+    ("RACE", 2, ["is a race, whose answer exports: ncfbench export a b"]),
 ]
 
 
 @pytest.mark.parametrize(("words", "code", "texts"), REFUSED)
 def test_what_cannot_be_exported_is_refused(trained, tmp_path, words, code, texts):
     record, _, home = trained
-    source, *flags = words.replace("RUN", str(record.folder)).split()
+    (tmp_path / "answer.json").write_text('{"deploy": {"command": "ncfbench export a b"}}')
+    words = words.replace("RUN", str(record.folder)).replace("RACE", str(tmp_path))
+    source, *flags = words.split()
     done = invoke("export", source, tmp_path / "v", *flags, "--data-dir", home)
     check(done, code, *texts)
     assert not (tmp_path / "v").exists()
@@ -218,7 +219,7 @@ def test_what_cannot_be_exported_is_refused(trained, tmp_path, words, code, text
 
 PAGE = (Path(__file__).parents[2] / "docs/deploy.md").read_text("utf-8")
 COMMANDS = "".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S)).replace("\\\n", "")
-SHORT = ["--epochs", "1", "--dimension", "8", "--set", "word_dimension=8", "--batch-size", "64"]
+SHORT = "--epochs 1 --dimension 8 --set word_dimension=8 --batch-size 64"
 """Flags that make the page's run short."""
 
 
@@ -226,20 +227,13 @@ def write_files(folder):
     """Users of two kinds, each with links to items of one of two vocabularies."""
     rng = np.random.default_rng(0)
     movies, ratings = ["movieId,title"], ["userId,movieId"]
-    for item in range(900):
-        words = rng.integers(0, 40, 6) + 40 * (item % 2)
-        movies.append(f"m{item}," + " ".join(f"word{word}" for word in words))
+    for item, words in enumerate(rng.integers(0, 40, (900, 6))):
+        movies.append(f"m{item}," + " ".join(f"word{word + 40 * (item % 2)}" for word in words))
     for user in range(60):
         items = 2 * rng.choice(450, 40, replace=False) + user % 2
         ratings += [f"u{user},m{item}" for item in items]
-    (folder / "movies.csv").write_text("\n".join(movies))
-    (folder / "ratings.csv").write_text("\n".join(ratings))
-
-
-def test_a_race_names_what_its_answer_exports(trained, tmp_path):
-    (tmp_path / "answer.json").write_text('{"deploy": {"command": "ncfbench export a b"}}')
-    done = invoke("export", tmp_path, tmp_path / "v", "--data-dir", trained[2])
-    check(done, 2, "is a race, whose answer exports: ncfbench export a b")
+    for name, lines in (("movies", movies), ("ratings", ratings)):
+        (folder / f"{name}.csv").write_text("\n".join(lines))
 
 
 def test_the_page_on_deployment_runs(tmp_path, monkeypatch):
@@ -247,7 +241,7 @@ def test_the_page_on_deployment_runs(tmp_path, monkeypatch):
     write_files(tmp_path)
     assert len(COMMANDS.splitlines()) == 6
     for line in COMMANDS.splitlines():
-        words = shlex.split(line) + SHORT * (" run " in line)
+        words = shlex.split(line) + SHORT.split() * (" run " in line)
         run = str(next(Path("runs").glob("custom-*"), None))
         done = invoke(*(re.sub(r"runs/custom-\S+\w", run, word) for word in words[1:]))
         check(done, 0)
