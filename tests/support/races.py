@@ -21,15 +21,8 @@ from support.training import SMALL as RUN
 from support.training import figures
 
 FIXED = {"dataset": "tiny", "encoder": "bow", "epochs": 4, "dimension": 8}
-OTHERS = {
-    "user_tower": ("table",),
-    "bare_bag": (False,),
-    "gamma": (10.0,),
-    "weight_decay": (0.0,),
-    "word_dropout": (0.5,),
-    "item_dropout": (0.1,),
-    "feature_dropout": (0.0,),
-}
+OTHERS = {"user_tower": ("table",), "bare_bag": (False,), "gamma": (10.0,), "word_dropout": (0.5,)}
+OTHERS |= {"weight_decay": (0.0,), "item_dropout": (0.1,), "feature_dropout": (0.0,)}
 """One value for each setting that would be tried by itself."""
 ASKED = {
     "loss": ("sg",),

@@ -10,36 +10,28 @@ PIECES += ["war", "s", "##s"]
 PIECES += [f"w{number:04d}" for number in range(240)]
 WIDTH, LAYERS, HEADS, HIDDEN, POSITIONS = 8, 2, 2, 12, 24
 EPSILON = 1e-12
-Weights = dict[str, np.ndarray]
 
 
-def weights_of(words, width=WIDTH, layers=LAYERS):
-    rng = np.random.default_rng(0)
+def weights_of(words):
+    rng, result = np.random.default_rng(0), {}
 
-    def normal(*shape):
-        return rng.normal(0, 0.4, shape).astype(np.float32)
+    def add(name, *shape, mean=0.0, bias=True):
+        for part, of in (("weight", shape), ("bias", shape[:1]))[: 1 + bias]:
+            value = rng.normal(0, 0.4, of) + (mean if part == "weight" else 0.0)
+            result[f"{name}.{part}"] = value.astype(np.float32)
 
-    found = {
-        "embeddings.word_embeddings.weight": normal(words, width),
-        "embeddings.position_embeddings.weight": normal(POSITIONS, width),
-        "embeddings.token_type_embeddings.weight": normal(2, width),
-        "embeddings.LayerNorm.weight": 1 + normal(width),
-        "embeddings.LayerNorm.bias": normal(width),
-    }
-    for layer in range(layers):
+    for name, count in (("word", words), ("position", POSITIONS), ("token_type", 2)):
+        add(f"embeddings.{name}_embeddings", count, WIDTH, bias=False)
+    add("embeddings.LayerNorm", WIDTH, mean=1.0)
+    for layer in range(LAYERS):
         at = f"encoder.layer.{layer}"
-        for name in ("attention.self.query", "attention.self.key", "attention.self.value"):
-            found |= {f"{at}.{name}.weight": normal(width, width)}
-            found |= {f"{at}.{name}.bias": normal(width)}
-        for name, out, in_ in (
-            ("attention.output.dense", width, width),
-            ("intermediate.dense", HIDDEN, width),
-            ("output.dense", width, HIDDEN),
-        ):
-            found |= {f"{at}.{name}.weight": normal(out, in_), f"{at}.{name}.bias": normal(out)}
-        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
-            found |= {f"{at}.{name}.weight": 1 + normal(width), f"{at}.{name}.bias": normal(width)}
-    return found
+        for name in ("self.query", "self.key", "self.value", "output.dense"):
+            add(f"{at}.attention.{name}", WIDTH, WIDTH)
+        add(f"{at}.intermediate.dense", HIDDEN, WIDTH)
+        add(f"{at}.output.dense", WIDTH, HIDDEN)
+        for name in ("attention.output", "output"):
+            add(f"{at}.{name}.LayerNorm", WIDTH, mean=1.0)
+    return result
 
 
 def write_checkpoint(

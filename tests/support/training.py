@@ -121,14 +121,8 @@ class Trial:
         assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)
 
 
-SMALL = {
-    "dataset": "tiny",
-    "batch_size": 64,
-    "epochs": 3,
-    "encoder": "bow",
-    "dimension": 8,
-    "word_dimension": 8,
-}
+SMALL = {"dataset": "tiny", "batch_size": 64, "epochs": 3, "encoder": "bow"}
+SMALL |= {"dimension": 8, "word_dimension": 8}
 
 
 class Said(StopAt):
@@ -250,12 +244,8 @@ def texts_of(rng, items, length, words, removed):
         np.arange(length) < lengths[:, None], rng.integers(1, words + 1, (items, length)), 0
     )
     present = (tokens > 0) & (rng.random(tokens.shape) >= removed)
-    return EncoderInput(
-        *map(
-            jax.device_put,
-            (np.arange(items, dtype=np.int32), tokens.astype(np.int32), present, lengths),
-        )
-    )
+    parts = np.arange(items, dtype=np.int32), tokens.astype(np.int32), present, lengths
+    return EncoderInput(*map(jax.device_put, parts))
 
 
 def quiet(text):
