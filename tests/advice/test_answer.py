@@ -1,10 +1,10 @@
 """Answers from records that literals make: words, tables, commands."""
 
-import dataclasses
 import json
 import random
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,10 @@ from support.cli import parse
 from support.records import FIXED, answered, entered, judged_floor, written
 
 from ncfbench.advice import summary
-from ncfbench.advice.answer import STAYED, by_validation
+from ncfbench.advice.answer import by_validation
 from ncfbench.advice.question import Question
 from ncfbench.cli.output import json_text
 from ncfbench.errors import UsageError
-from ncfbench.reporting.arms import rank_soonest
 from ncfbench.reporting.floors import floors_of
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.runs.quality import chance
@@ -32,30 +31,34 @@ def cells_of(answer):
 
 
 def with_floors(answer, *rows, **more):
-    return dataclasses.replace(answer, floors=floors_of(rows), **more)
+    return replace(answer, floors=floors_of(rows), **more)
+
+
+FIELD = [
+    ("iid k=10", "iid", [0, 0.1, 0.2, 0.3, 0.39], 40, {}),
+    ("strat-ns lr=0.02", "strat-ns", [0, 0.2, 0.3, 0.39, 0.4], 10, {"learning_rate": 0.02}),
+    ("ns", "ns", [0, 0.2, 0.3, 0.39, 0.395], 11, {}),
+    ("ns lr=0.03", "ns", [0, 0.3, 0.31], 10, {"learning_rate": 0.03, "reason": "ranked 4 of 4"}),
+    ("ns lr=9", "ns", None, 10, {"learning_rate": 9.0, "reason": "diverged: not finite"}),
+]
+"""Arms: recalls after 0, 100, ... iterations, and the ms of each iteration. The best reaches 0.38,
+0.95 of its recall, after 289, the slow one after 389.
+"""
 
 
 @pytest.fixture(scope="module")
-def answer(tmp_path_factory, tiny):
-    """The best reaches 0.38, 0.95 of its recall, after 289 iterations of 10 ms, the tied one of 11,
-    the slow one after 389 of 40 ms.
-    """
-    tmp_path = tmp_path_factory.mktemp("answer")
-    best = entered("strat-ns lr=0.02", "strat-ns", learning_rate=0.02)
-    tied = entered("ns", "ns")
-    slow = entered("iid k=10", "iid")
-    gone = entered(
-        "ns lr=0.03", "ns", "after 2 s: ranked 4 of 4; there is time for 2", learning_rate=0.03
-    )
-    bad = entered("ns lr=9", "ns", "diverged: the loss is not finite", learning_rate=9.0)
-    records = {
-        best.name: written(tmp_path, best, [0, 0.2, 0.3, 0.39, 0.4], 10),
-        tied.name: written(tmp_path, tied, [0, 0.2, 0.3, 0.39, 0.395], 11),
-        slow.name: written(tmp_path, slow, [0, 0.1, 0.2, 0.3, 0.39], 40),
-        gone.name: written(tmp_path, gone, [0, 0.3, 0.31], 10),
-        bad.name: [],
-    }
-    return answered(tiny, [slow, best, tied, gone, bad], records, spent=60.0, is_over=True)
+def field(tmp_path_factory, tiny):
+    """The data, the arms and their records."""
+    folder, arms, records = tmp_path_factory.mktemp("answer"), [], {}
+    for name, sampler, recalls, ms, more in FIELD:
+        arms.append(entered(name, sampler, **more))
+        records[name] = written(folder, arms[-1], recalls, ms) if recalls else []
+    return tiny, arms, records
+
+
+@pytest.fixture(scope="module")
+def answer(field):
+    return answered(*field, spent=60.0, is_over=True)
 
 
 def test_an_answer_names_the_best_its_ties_and_the_level(answer):
@@ -90,46 +93,18 @@ def test_floors_stand_below_the_arms_of_a_race(answer):
     assert document["floors"][1]["passed_after_seconds"] == pytest.approx(3)
     few, *_ = (row["sentence"] for row in document["caveats"] if row["code"] == "few_arms")
     assert few == "Not among the floors, for want of time or memory: ease."
-    arms = [dataclasses.replace(arm, status="slower") for arm in beside.arms if arm.has_run]
-    none = dataclasses.replace(beside, arms=arms, target=None)
+    arms = [replace(arm, status="slower") for arm in beside.arms if arm.has_run]
+    none = replace(beside, arms=arms, target=None)
     assert summary.answer_tables(none) == [], "nothing is recommended"
     assert "strat-ns lr=0.02, 0.400 ± 0.005, is above profile" in summary.headline(none)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_numbers_beside_a_floor_subtract(whole, seed):
-    """Whatever the records say, the recall of an arm less that of a floor is the difference that
-    stands there, but for the last digit.
-    """
-    text = re.sub(r" \(chance: [\d.]+\)", "", summary.headline(_with_numbers(whole, seed, ALL)))
-    reached, *stands = re.split(r"\. (?=\S+.*? is )", text.partition(" validation links: ")[2])
-    floors = dict(re.findall(r"(\w+) (\d\.\d{3}) \(", reached))
-    pairs = 0
-    for sentence in stands:
-        (recall,) = re.findall(r"(\d\.\d{3}) ± \S+ is ", sentence.replace(",", ""))
-        for name, apart in re.findall(r"(ridge|profile) \(([-+]\d\.\d{3}) ±", sentence):
-            assert float(recall) - float(floors[name]) == pytest.approx(float(apart), abs=0.00101)
-            pairs += 1
-    assert (len(floors), pairs >= 2) == (2, True)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_test_links_choose_nothing(whole, seed):
-    """Whatever recalls of test links are put in the place of the records' own, of arms and floors,
-    nothing of the answer changes but the numbers that are said to be of test links.
-    """
-    other = _with_numbers(whole, seed, ("test_",))
-    assert _chosen(other) == _chosen(whole)
-
-
-def _with_numbers(whole, seed, beginnings):
-    """Return an answer ranked again with other numbers in columns that begin so, of which some are
-    equal.
-    """
+def changed(field, floors, seed, beginnings):
+    """Return the answer about other numbers in columns that begin so, of which some are equal."""
     rng = random.Random(seed)
     value = rng.choice([0.0, 0.2, 1.0])
 
-    def otherwise(row):
+    def change(row):
         drawn = {
             name: (0.01 if name.endswith("error") else 1.0) * rng.choice([value, rng.random()])
             for name, number in row.items()
@@ -137,37 +112,55 @@ def _with_numbers(whole, seed, beginnings):
         }
         return {**row, **drawn}
 
-    unranked = []
-    for arm in whole.arms:
-        runs = {}
-        for one, run in arm.runs.items():
-            more = {"curve": [*map(otherwise, run.curve)], "summary": otherwise(run.summary)}
-            runs[one] = dataclasses.replace(run, **more)
-        status = "tied" if arm.status in STAYED else arm.status
-        none = {"seeds": (), "seconds": None}
-        unranked.append(dataclasses.replace(arm, runs=runs, status=status, **none))
-    ranked, level = rank_soonest(unranked)
-    arms = sorted(ranked, key=lambda arm: arm.place)
-    floors = by_validation(floors_of([otherwise(floor.row) for floor in whole.floors]))
-    return dataclasses.replace(whole, arms=arms, target=level, floors=floors)
-
-
-ALL = ("test_", "validation_")
+    dataset, arms, records = field
+    others = {
+        name: [
+            replace(run, curve=[*map(change, run.curve)], summary=change(run.summary)) for run in of
+        ]
+        for name, of in records.items()
+    }
+    answer = answered(dataset, arms, others, spent=60.0, is_over=True)
+    return replace(answer, floors=by_validation(floors_of(map(change, floors))))
 
 
 @pytest.fixture(
     scope="module", params=[(0.15, 0.2), (0.34, 0.39), (0.4, 0.45), (0.3, 0.3), (1.0, 1.0)]
 )
-def whole(answer, request):
-    """The answer with floors below all arms, level with the best, above all, as good as each other,
-    and of a recall of validation links that is 1 by construction.
+def floors(request):
+    """Floors below all arms, level with the best, above all, as good as each other, and of a recall
+    of validation links that is 1 by construction.
     """
     chance = {"validation_recall_at_50_chance": 1.0 if request.param == (1.0, 1.0) else 0.1}
-    rows = [
+    return [
         judged_floor(name, recall, 3.5, validation_ndcg_at_50=ndcg, **chance)
         for name, recall, ndcg in zip(("profile", "ridge"), request.param, (0.3, 0.2), strict=True)
     ]
-    return dataclasses.replace(answer, floors=by_validation(floors_of(rows)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_beside_a_floor_subtract(field, floors, seed):
+    """Whatever the records say, the recall of an arm less that of a floor is the difference that
+    stands there, but for the last digit.
+    """
+    text = summary.headline(changed(field, floors, seed, ("test_", "validation_")))
+    _, _, text = re.sub(r" \(chance: [\d.]+\)", "", text).partition(" validation links: ")
+    reached, *stands = re.split(r"\. (?=\S+.*? is )", text)
+    recalls, pairs = dict(re.findall(r"(\w+) (\d\.\d{3}) \(", reached)), 0
+    for sentence in stands:
+        (recall,) = re.findall(r"(\d\.\d{3}) ± \S+ is ", sentence.replace(",", ""))
+        for name, apart in re.findall(r"(ridge|profile) \(([-+]\d\.\d{3}) ±", sentence):
+            assert float(recall) - float(recalls[name]) == pytest.approx(float(apart), abs=0.00101)
+            pairs += 1
+    assert (len(recalls), pairs >= 2) == (2, True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_test_links_choose_nothing(field, floors, seed):
+    """Whatever recalls of test links are put in the place of the records' own, of arms and floors,
+    nothing of the answer changes but the numbers that are said to be of test links.
+    """
+    one, other = (_chosen(changed(field, floors, seed, of)) for of in (("none",), ("test_",)))
+    assert one == other
 
 
 def _chosen(answer):
@@ -176,28 +169,24 @@ def _chosen(answer):
     for row in document["arms"] + document["floors"]:
         for name in [name for name in row if name.startswith("test_")]:
             del row[name]
-    if deploy := document["deploy"]:
-        del deploy["recall"], deploy["parts"]
-        deploy["lines"] = [*map(_without_test_numbers, deploy["lines"])]
-    document["headline"] = _without_test_numbers(document["headline"])
+    del document["deploy"]["recall"], document["deploy"]["parts"]
+    lines = [document.pop("headline"), *document["deploy"].pop("lines")]
+    document["lines"] = [
+        re.sub(r"[-+]?\d\.\d+", "#", text) if "test links" in text else text
+        for line in lines
+        for text in line.split(". ")
+    ]
     (table,) = summary.answer_tables(answer)
     cells = [(*row[:4], row[5]) for row in cells_of(answer)]
     return [document, cells, table.title, table.notes]
-
-
-def _without_test_numbers(text):
-    sentences = text.split(". ")
-    return ". ".join(
-        re.sub(r"[-+]?\d\.\d+", "#", text) if "test links" in text else text for text in sentences
-    )
 
 
 def test_seconds_of_item_features_come_before_training(answer):
     arms = []
     for arm in answer.arms:
         runs = arm.runs.items()
-        later = {seed: dataclasses.replace(run, feature_seconds=3.0) for seed, run in runs}
-        arms.append(dataclasses.replace(arm, runs=later))
+        later = {seed: replace(run, feature_seconds=3.0) for seed, run in runs}
+        arms.append(replace(arm, runs=later))
     waited = with_floors(answer, judged_floor("profile", 0.35, 3.5), arms=arms)
     assert cells_of(waited)[0][1] == "5.89"
     document = document_of(waited)
@@ -235,7 +224,7 @@ def test_trust_names_what_speaks_against_it(answer, share, is_little):
     runs = [run for arm in answer.arms for run in arm.runs.values()]
     for run in runs:
         run.summary["train_seconds"] = 2.0
-    document = document_of(dataclasses.replace(answer, spent_seconds=2.0 * len(runs) / share))
+    document = document_of(replace(answer, spent_seconds=2.0 * len(runs) / share))
     assert document["training_seconds"] == pytest.approx(share * document["spent_seconds"])
     codes = [caveat["code"] for caveat in document["caveats"]]
     assert codes == ["undertrained"] * (1 + is_little) + ["few_seeds", "few_arms"]
@@ -281,8 +270,8 @@ def test_an_arm_at_chance_is_not_recommended(tmp_path, tiny, monkeypatch):
     is no choice, and nothing to compare.
     """
     best, high = entered("best", "ns"), entered("high", "iid")
-    records = {best.name: written(tmp_path, best, [0, 0.2, 0.4], 10)}
-    records |= {high.name: written(tmp_path, high, [0, 0.3, 0.5], 40)}
+    records = {"best": written(tmp_path, best, [0, 0.2, 0.4], 10)}
+    records |= {"high": written(tmp_path, high, [0, 0.3, 0.5], 40)}
     able = ["ns"]
     monkeypatch.setattr(
         "ncfbench.advice.answer.above_chance_at",
