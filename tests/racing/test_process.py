@@ -1,13 +1,21 @@
-"""Processes of arms that end by themselves: their lines, and how they ended."""
+"""Processes of arms that end by themselves, and the clock of their lines: start-up, and lines of
+several series.
+"""
 
+import itertools
+import math
+import random
 import signal
 import sys
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.processes import RACE_LIMIT_SECONDS
 
 from ncfbench.errors import UsageError
+from ncfbench.racing.clock import Reading, Timeline, doubt, startup_of
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import Process, require_pausing
 from ncfbench.racing.summary import is_buffered
@@ -90,3 +98,116 @@ def test_a_system_without_pauses_is_refused(monkeypatch):
     monkeypatch.delattr(signal, "SIGSTOP")
     with pytest.raises(UsageError, match="cannot pause"):
         require_pausing()
+
+
+# The clock of an arm
+
+
+def lines(startup, pace, steps, *, numbered=True):
+    """Lines of a program that trains at a steady pace after its start-up."""
+    return [
+        Reading(startup + pace * step, float(step), step if numbered else None) for step in steps
+    ]
+
+
+@given(
+    st.floats(0, 50),
+    st.floats(0.01, 10),
+    st.lists(st.integers(1, 1000), min_size=2, max_size=30, unique=True).map(sorted),
+)
+def test_startup_is_what_steps_do_not_take(startup, pace, steps):
+    piece = lines(startup, pace, steps)
+    assert startup_of(piece) == pytest.approx(startup, abs=1e-6)
+    points = Timeline(piece).points()
+    assert [at for at, _ in points] == pytest.approx([pace * step for step in steps], abs=1e-6)
+
+
+def test_startup_by_hand():
+    """Lines without a step count as evenly spaced. One line alone takes the start-up of others, but
+    not more than the time to it. A line before training ends the start-up.
+    """
+    piece = lines(3.0, 2.0, [1, 2, 3, 4], numbered=False)
+    assert [startup_of(piece, 9.0), startup_of([])] == pytest.approx([3, 0])
+    assert [startup_of(piece[:1], expected) for expected in (0.0, 2.0, 9.0)] == [0, 2, 5]
+    assert [startup_of(lines(4.0, 1.0, steps)) for steps in ([0, 5], [0])] == [4, 4]
+    assert Timeline([], 4.0).startup_seconds == 4.0
+    assert Timeline(piece[:1], 4.0).points() == [(1.0, 1.0)]
+
+
+class Growing(list):
+    """Lines to which a thread adds one whenever they have been read."""
+
+    def __iter__(self):
+        yield from super().__iter__()
+        self.append(self[-1]._replace(running=self[-1].running + 1))
+
+
+def test_lines_may_come_while_a_curve_is_made():
+    timeline = Timeline(Growing([Reading(1.0, 0.1), Reading(2.0, 0.2)]))
+    assert len(timeline.points()) >= 2
+    assert timeline.curve(is_less_better=False) is not None
+
+
+def test_curves_fall_whatever_is_better():
+    timeline = Timeline(lines(0.0, 1.0, [1, 2]))
+    for is_less_better, losses in ((True, [1, 2]), (False, [-1, -2])):
+        assert timeline.curve(is_less_better=is_less_better).losses == losses
+    assert Timeline().curve(is_less_better=True) is None
+
+
+def test_the_lowest_value_is_kept_as_lines_come():
+    """A recall falls with its sign changed."""
+    timeline, lowest = Timeline(), []
+    for values in ([], [5, 3], [4], [2]):
+        timeline.readings += [Reading(1, value) for value in values]
+        lowest.append(timeline.lowest(is_less_better=True))
+    assert lowest == [math.inf, 3, 3, 2]
+    assert Timeline(timeline.readings).lowest(is_less_better=False) == -5
+
+
+# Lines of training and validation, or of several processes, are no one series.
+
+
+def taking_turns(*series, count=20):
+    """Lines of several series, without a step and with one."""
+    numbered = itertools.product(range(count), series)
+    plain = [(Reading(float(at), value(n)), n) for at, (n, value) in enumerate(numbered)]
+    return [line for line, _ in plain], [line._replace(step=n) for line, n in plain]
+
+
+def recall(top, pace=8.0):
+    return lambda n: top * (1 - math.exp(-(n + 1) / pace))
+
+
+FALL, RISE, LOW = (lambda n: 2.3 * math.exp(-n / 8)), recall(0.9), recall(0.3)
+
+
+@pytest.mark.parametrize(
+    "series",
+    [(RISE, LOW), (FALL, lambda n: FALL(n) + 1.0), (RISE, recall(0.6), LOW)],
+    ids=["recalls", "losses", "three"],
+)
+def test_series_that_take_turns_are_noticed(series):
+    reasons = [*map(doubt, taking_turns(*series))]
+    assert reasons == ["values jump to and fro", "a step has several values"]
+
+
+@pytest.mark.parametrize("between", [1, 2, 10, 18])
+def test_validation_after_several_lines_of_training_is_noticed(between):
+    """Under one name."""
+    draw = random.Random(between)
+    training = [lambda n: recall(0.8)(n) + draw.gauss(0, 0.01)] * between
+    plain, _ = taking_turns(*training, recall(0.3))
+    assert doubt(plain) == "values jump to and fro"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_noisy_series_is_not_doubted(seed):
+    """Rising, at rest, and with several lines of one step, which are no copies."""
+    draw = random.Random(seed)
+    for noise, count in ((0.0, 60), (0.02, 60), (0.2, 60), (0.02, 7)):
+        noisy = [lambda n, noise=noise: recall(0.3)(n) + draw.gauss(0, noise)]
+        plain, numbered = taking_turns(*noisy, count=count)
+        assert doubt(plain) == doubt(numbered) == ""
+        epochs = [line._replace(step=n // 5) for n, line in enumerate(plain)]
+        assert doubt(epochs) == "" or noise == 0.2  # which is all that is left of it
