@@ -71,6 +71,7 @@ class Run:
     """
 
     now, law, costs, records = 0.0, hidden, {}, {}
+    iteration_seconds, is_done, is_saved = None, False, False
 
     def __init__(self, plan, *_, **__):
         config = plan.config
@@ -83,21 +84,20 @@ class Run:
         self.rows = [*self.kept.curve]
         self.pace = config.batch_size * self.cost.link * (4 if config.sampler == "iid" else 1)
         self.iteration = self.rows[-1]["iteration"] if self.rows else 0
-        seconds = self.iteration * self.pace
-        self.recorder = SimpleNamespace(folder=folder, train_seconds=seconds, last_row=None)
-        self.iteration_seconds, self.is_done, self.is_saved = None, False, False
+        self.recorder = SimpleNamespace(folder=folder, train_seconds=0.0, last_row=None)
+        self.advance(0)
 
-    @property
-    def recall(self):
-        return Run.law(self.kept.config, self.recorder.train_seconds)
+    def advance(self, iterations):
+        self.iteration += iterations
+        self.recorder.train_seconds = self.iteration * self.pace
+        Run.now += iterations * self.pace * (self.cost.slower if self.kept.config.seed else 1.0)
+        self.recall = Run.law(self.kept.config, self.recorder.train_seconds)
 
     def train_for(self, seconds):
         iterations = max(round(seconds / self.pace), 1)
         self.kept.turns.append((seconds, iterations * self.pace))
-        self.iteration, self.is_saved = self.iteration + iterations, False
-        self.iteration_seconds = self.pace
-        self.recorder.train_seconds = self.iteration * self.pace
-        Run.now += iterations * self.pace * (self.cost.slower if self.kept.config.seed else 1.0)
+        self.is_saved, self.iteration_seconds = False, self.pace
+        self.advance(iterations)
         if math.isnan(self.recall):
             self.write("diverged")
             raise DivergedError("The loss is not finite.")
@@ -224,15 +224,10 @@ def test_a_candidate_that_diverges_leaves_alone(hold):
 
 def test_a_leader_that_stands_still_at_first_is_not_at_rest(hold):
     """For three seconds all stand where they begin; a sixtieth of the budget is five."""
-
-    def recall(config, seconds):
-        return 0.3 if seconds < 3 else hidden(config, seconds)
-
-    _, said = hold(recall)
+    _, said = hold(lambda config, seconds: 0.3 if seconds < 3 else hidden(config, seconds))
     first = next(place for place, line in enumerate(said) if "were tried" in line)
     rungs = [line.partition("trained ")[2] for line in said[:first] if "trained " in line]
-    clocks = [float(line.split()[0]) for line in rungs]
-    assert max(clocks) >= 5
+    assert max(float(line.split()[0]) for line in rungs) >= 5
 
 
 @pytest.mark.parametrize("recall", [hidden, hidden_and_late])
@@ -244,12 +239,10 @@ def test_a_search_goes_on_beside_whoever_leads(hold, recall):
     best = max(race.active, key=lambda arm: hidden(arm.config, 60.0))
     assert (best.config.dimension, best.config.learning_rate) == (300, 0.003)
     assert best.config.loss == "softmax"
-    waves = [line for line in said if "were tried" in line]
-    assert len(waves) >= 2
+    assert sum("were tried" in line for line in said) >= 2
     names = [arm.name for arm in race.firsts]
     assert len(set(names)) == len(names)
-    left = [arm for arm in race.firsts if arm.status is Status.LEFT]
-    assert any("in a wave" in arm.reason for arm in left)
+    assert any("in a wave" in arm.reason for arm in race.firsts if arm.status is Status.LEFT)
     assert 0.7 * 300 < race.clock.spent <= 300
     # Two of the best get further seeds; they are equal here.
     seeded = [*{arm.name: arm.first.config for arm in race.arms if arm.seed}.values()]

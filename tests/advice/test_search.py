@@ -46,11 +46,15 @@ def test_settings_declare_what_is_tried(tiny, featured):
 
 
 def test_what_is_fixed_is_not_tried(tiny):
+    """Words are as long as vectors, unless they have a length."""
     fixed = space(tiny, {"dimension": 7}, loss=("log",))
     assert "dimension" not in fixed.tried
-    configs = [*itertools.islice(random_points(fixed, 0), 20)]
+    configs, again = ([*itertools.islice(random_points(fixed, 0), 20)] for _ in range(2))
     assert {(config.dimension, config.loss) for config in configs} == {(7, "log")}
-    assert configs == [*itertools.islice(random_points(fixed, 0), 20)]
+    assert configs == again
+    for more, length in (({}, 300), ({"word_dimension": 20}, 20)):
+        config = space(tiny, more).config({"encoder": "bow", "dimension": 300})
+        assert config.word_dimension == length
 
 
 @settings(deadline=None, max_examples=30)
@@ -73,25 +77,13 @@ def test_points_are_possible_and_neighbours_differ_in_one_setting(tiny, seed):
             assert near.settings[new].default in (None, other[new])
 
 
-def test_words_are_as_long_as_vectors(tiny):
-    for fixed, length in (({}, 300), ({"word_dimension": 20}, 20)):
-        config = space(tiny, fixed).config({"encoder": "bow", "dimension": 300})
-        assert config.word_dimension == length
-
-
 def test_a_race_begins_with_the_portfolio(featured):
     """All that the data can serve, in its order, each as it was measured."""
     space_of = space(featured)
     field = first_field(space_of)
-    assert [arm.name for arm in field] == [
-        "bow softmax strat-ns",
-        "cnn softmax strat-ns",
-        "bow softmax ns",
-        "cnn softmax ns",
-        "mlp log strat-ns",
-        "bow softmax strat-ns (larger batches)",
-        "bow softmax strat-ns (wider bag)",
-    ]
+    models = ("bow softmax strat-ns", "cnn softmax strat-ns", "bow softmax ns", "cnn softmax ns")
+    models += "mlp log strat-ns", f"{models[0]} (larger batches)", f"{models[0]} (wider bag)"
+    assert [arm.name for arm in field] == [*models]
     assert (field[0].config.loss, field[0].config.user_tower) == ("softmax", "history")
     for arm, wanted in zip(field, PORTFOLIO.values(), strict=True):
         assert arm.config.probe_links == PROBE_LINKS
@@ -161,18 +153,15 @@ def test_a_search_begins_with_given_values(tiny, name, values, nearest):
     assert all(getattr(config, name) in values for config in reading)
 
 
-def test_batches_fit_into_few_links(tiny):
+def test_a_search_starts_where_it_can(tiny):
+    """A question may leave no preset; batches fit into few links."""
+    start = Search(space(tiny, loss=("hinge",), sampler=("ns", "iid"))).start
+    assert (start.loss, start.sampler) == ("hinge", "ns")
+    with pytest.raises(UsageError, match=r"Nothing of this can work\."):
+        Search(space(tiny, loss=("hinge",), sampler=("iid",)))
     few = replace(tiny, users=tiny.users[:125], items=tiny.items[:125])
     assert few.graph.n_links < 128
     assert Search(space(few)).start.batch_size == 64
-
-
-def test_a_question_may_leave_no_preset(tiny):
-    search = Search(space(tiny, loss=("hinge",), sampler=("ns", "iid")))
-    assert search.start.loss == "hinge"
-    assert search.start.sampler == "ns"
-    with pytest.raises(UsageError, match=r"Nothing of this can work\."):
-        Search(space(tiny, loss=("hinge",), sampler=("iid",)))
 
 
 def test_neighbours_enter_once(tiny):
@@ -218,8 +207,7 @@ def test_the_soonest_of_the_best_is_recommended():
         (unable | {"failed": near}, {"failed": "failed"}, "high"),
     ):
         statuses, level = ranked(curves, **more)
-        assert [arm for arm, status in statuses.items() if status == "recommended"] == [name]
-        assert level == -0.6 * SHARE
+        assert (statuses[name], level) == ("recommended", -0.6 * SHARE)
     for none in ({}, {"none": Curves({})}):
         assert "recommended" not in ranked(none)[0].values()
 
