@@ -11,13 +11,11 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from types import SimpleNamespace
 
 import psutil
 import pytest
 from support.processes import ENDLESS, RACE_LIMIT_SECONDS, V
 
-from ncfbench.racing import process as processes
 from ncfbench.racing.metric import Metric
 from ncfbench.racing.process import Process
 from ncfbench.racing.summary import is_buffered
@@ -78,27 +76,6 @@ time.sleep(60)"""
     running = started(python(text))
     wait(lambda: bool(running.readings))
     assert 64 << 20 < running.memory_bytes() < 160 << 20
-
-
-def test_a_paused_process_stands_still(started, monkeypatch):
-    """By a clock of the test's own: it runs for 3 s, pauses for 5 s, and runs for 10 s."""
-    now = [100.0]
-    clock = SimpleNamespace(perf_counter=lambda: now[0], monotonic=time.monotonic)
-    monkeypatch.setattr(processes, "time", clock)
-    running = started(TICKING)
-    wait(lambda: len(running.readings) >= 3)
-    now[0] += 3
-    running.pause()
-    assert running.running_seconds == 3
-    wait(lambda: statuses(running._descendants()) <= STILL)
-    now[0] += 5
-    assert running.running_seconds == 3
-    running.resume()
-    now[0] += 10
-    assert running.running_seconds == 13
-    count = len(running.readings)
-    wait(lambda: len(running.readings) > count + 2)
-    assert running.readings[-1].running == 13
 
 
 def test_children_in_sessions_of_their_own_pause_and_end(started):

@@ -13,6 +13,7 @@ from support.processes import COUNT, FakeProcess, V, by_name, counted, race
 from ncfbench.racing import arm as arms
 from ncfbench.racing import pipeline
 from ncfbench.racing.commands import make_commands
+from ncfbench.racing.metric import HINT
 
 ENDLESS = {"pace 1": counted(9000), "pace 2": counted(9000, 0.02)}
 PACES = (*V, "--try", "pace=1,2", "pace {pace}")
@@ -71,14 +72,14 @@ def test_every_end_of_an_arm_is_told(world):
     }
     answer = race("--budget", "8m", "--metric", "v=([0-9.]+|nan)", *world.scripts)
     ends = {name: (arm["status"], arm["reason"]) for name, arm in by_name(answer).items()}
-    assert ends["good"] == ("recommended", "by itself")
-    assert ends["crash"] == ("failed", "ended with exit code 3, last lines: bad luck")
-    said = "ended and printed no metric, last lines: nothing to see. --metric is the name of"
-    assert ends["mute"][1].startswith(said)
-    assert ends["nan"] == ("diverged", "its metric became nan")
-    assert {ends["silent"][0], ends["stuck"][0]} == {"failed"}
-    assert ends["silent"][1].startswith("no metric in 160 s of running, it printed nothing")
-    assert ends["stuck"][1] == "no metric in 160 s of running, since its last one"
+    assert ends == {
+        "good": ("recommended", "by itself"),
+        "crash": ("failed", "ended with exit code 3, last lines: bad luck"),
+        "silent": ("failed", f"no metric in 160 s of running, it printed nothing. {HINT}"),
+        "stuck": ("failed", "no metric in 160 s of running, since its last one"),
+        "mute": ("failed", f"ended and printed no metric, last lines: nothing to see. {HINT}"),
+        "nan": ("diverged", "its metric became nan"),
+    }
 
 
 def test_a_name_says_how_a_process_ended():
@@ -93,43 +94,40 @@ def test_a_loss_is_minimised_by_its_name(world):
     """Where a name says nothing and numbers fall, no arm is chosen, and no finished race is left:
     that is a question.
     """
-    low, high = (counted(most, text="{}") for most in (35, 20))
-    for name, is_known in (("val_loss", True), ("v", False)):
-        world.scripts = {
-            arm: [(at, f"{name}={40 - int(number)}") for at, number in script]
-            for arm, script in (("low", low), ("high", high))
-        }
-        words = ["--metric", f"{name}=([0-9.]+)", *world.scripts]
-        if is_known:
-            answer = race(*words)
-            said = "Less val_loss is better, by its name; --maximize if not."
-            assert (answer["recommended"], answer["trust"][0]) == ("low", said)
-            continue
-        for _ in range(2):
-            done = invoke("race", *words)
-            check(done, 2, "The values of v fall", "race again with --minimize, or with --maximize")
-            assert ("Use " in done.stdout, "finished" in done.stderr) == (False, False)
-        assert race(*words, "--minimize")["recommended"] == "low"
-        answer = race(*words, "--maximize")
-        assert (answer["is_less_better"], answer["arms"][0]["best"]) == (False, 39)
+
+    def ask(name, *more):
+        for arm, most in (("low", 35), ("high", 20)):
+            falling = counted(most, text="{}")
+            world.scripts[arm] = [(at, f"{name}={40 - int(number)}") for at, number in falling]
+        return "--metric", f"{name}=([0-9.]+)", *more, "low", "high"
+
+    answer = race(*ask("val_loss"))
+    said = "Less val_loss is better, by its name; --maximize if not."
+    assert (answer["recommended"], answer["trust"][0]) == ("low", said)
+    for _ in range(2):
+        done = invoke("race", *ask("v"))
+        check(done, 2, "The values of v fall", "race again with --minimize, or with --maximize")
+        assert ("Use " in done.stdout, "finished" in done.stderr) == (False, False)
+    assert race(*ask("v", "--minimize"))["recommended"] == "low"
+    answer = race(*ask("v", "--maximize"))
+    assert (answer["is_less_better"], answer["arms"][0]["best"]) == (False, 39)
 
 
 def test_lines_of_several_series_bring_a_warning(world):
     """Training and validation under one name, and how to choose one of them."""
     form = '{"mode": "%s", "recall": %g}'
-    world.scripts = {
-        command: [
+    for arm, training, validation in (("a", 2, 1), ("b", 1, 4)):
+        world.scripts[arm] = [
             (0.01 * n, form % (mode, begin + n // pace / 100))
             for n in range(1, 41)
-            for mode, begin, pace in (("train", 0.5, paces[0]), ("val", 0.1, paces[1]))
+            for mode, begin, pace in (("train", 0.5, training), ("val", 0.1, validation))
         ]
-        for command, paces in (("a", (2, 1)), ("b", (1, 4)))
-    }
     (said,) = (text for text in race("a", "b")["trust"] if "several series" in text)
     assert "since values jump to and fro, and all count." in said
     assert said.endswith(" So are those of 1 more.")
-    assert r"--metric '^(?=.*\bWORD\b).*?recall\W+([0-9.]+)'" in said
-    answer = race("--metric", r"^(?=.*\bval\b).*?recall\W+([0-9.]+)", "a", "b")
+    narrowed = r"^(?=.*\bWORD\b).*?recall\W+([0-9.]+)"
+    assert f"--metric '{narrowed}'" in said
+    answer = race("--metric", narrowed.replace("WORD", "val"), "a", "b")
     assert [arm["best"] for arm in answer["arms"]] == pytest.approx([0.5, 0.2])
 
 

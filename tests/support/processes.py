@@ -13,15 +13,12 @@ import jax.numpy as jnp
 import pytest
 
 from ncfbench.auditing.gradients import flat
-from ncfbench.config import Locations, complete
 from ncfbench.distributed import FLAG
 from ncfbench.models.dropout import Dropout, rates_of
 from ncfbench.racing.process import LAST_LINES, Process
-from ncfbench.runs.plan import RunPlan
 from ncfbench.sampling import plan_capacity
-from ncfbench.training import run as training
+from support import training
 from support.cli import check, invoke
-from support.training import Trial
 
 WIDTHS = ("dimension", "word_dimension", "filters", "lstm_units", "gru_units", "width")
 SMALL = {"dataset": "tiny", "batch_size": 64, "negatives": 3, "layers": 1, "user_l2": 0.01}
@@ -115,7 +112,7 @@ def compiled_once():
 
 def on_devices(dataset, config):
     """Loss and gradient of the third batch, dropout on, by the devices of the settings."""
-    trial = Trial(dataset, config)
+    trial = training.Trial(dataset, config)
     layout, slots = trial.trainer.layout, plan_capacity(trial.graph, config)
     batch = layout.put(trial.sampler.assemble(next(trial.sampler.draws(2, 3)), slots))
     trial.content = layout.replicate(trial.content)
@@ -125,9 +122,8 @@ def on_devices(dataset, config):
 
 
 def train(data_dir, runs_dir, *, progress=None, **more):
-    settings = SMALL | {"epochs": 2, "sampler": "strat-ns"} | more
-    plan = RunPlan.of(complete(settings), Locations(data_dir, runs_dir))
-    return training.run(plan, progress=progress)
+    settings = SMALL | {"encoder": "cnn", "epochs": 2, "sampler": "strat-ns"} | more
+    return training.train(data_dir, runs_dir, progress=progress, **settings)
 
 
 def assert_same_curve(one, other):

@@ -38,17 +38,26 @@ from ncfbench.training.export import BEST, export_vectors
 from ncfbench.training.step import Trainer
 
 
-class StopAt(Progress):
-    """Sends this process an interrupt after some iteration."""
+class Said(Progress):
+    """Keeps the messages and the iteration at which training began, and sends this process an
+    interrupt after some iteration.
+    """
 
-    def __init__(self, iteration):
-        self.iteration = iteration
+    def __init__(self, iteration=-1):
+        self.iteration, self.texts, self.began_at = iteration, [], -1
+
+    def begin(self, title, total, done):
+        self.began_at = done
+
+    def say(self, text):
+        self.texts.append(text)
 
     def advance(self, iteration, item_slots):
         if iteration == self.iteration:
             os.kill(os.getpid(), signal.SIGINT)
 
 
+StopAt = Said
 AUDITED = {"dimension": 6, "word_dimension": 6, "filters": 6, "batch_size": 64, "user_l2": 0.01}
 """Settings of a small model whose audit takes a moment."""
 
@@ -123,21 +132,6 @@ class Trial:
 
 SMALL = {"dataset": "tiny", "batch_size": 64, "epochs": 3, "encoder": "bow"}
 SMALL |= {"dimension": 8, "word_dimension": 8}
-
-
-class Said(StopAt):
-    """Keeps the messages, and the iteration at which training began."""
-
-    def __init__(self, iteration=-1):
-        super().__init__(iteration)
-        self.texts = []
-        self.began_at = -1
-
-    def begin(self, title, total, done):
-        self.began_at = done
-
-    def say(self, text):
-        self.texts.append(text)
 
 
 def train(data_dir, runs_dir, *, again=False, progress=None, **more):
