@@ -211,7 +211,6 @@ def featured_dir(tmp_path_factory, tiny_options):
 
 @pytest.fixture(scope="session")
 def featured(featured_dir):
-    """Like ``tiny``, with dense features of the items."""
     return load(featured_dir, "tiny")
 
 

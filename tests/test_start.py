@@ -24,7 +24,6 @@ for line in sys.stdin:
 
 
 def answers(folder, commands):
-    """Give commands to one process in a folder; return their exit codes, outputs and imports."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     environment["COLUMNS"] = "100"
     words, given = [sys.executable, "-c", SCRIPT], "\n".join(commands)
@@ -45,7 +44,6 @@ def message_of(output, folder):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with what the commands name."""
     home = tmp_path_factory.mktemp("mistakes")
     bench_start.prepare(home)
     return home
@@ -80,7 +78,6 @@ def test_refusals_are_the_golden_ones(folder, refused, request):
 
 
 def test_a_finished_run_does_not_wait_for_jax(folder):
-    """Its table is printed again from its records."""
     run = "run --dataset tiny --encoder mf --sampler ns --batch-size 64 --epochs 1 --runs-dir done"
     done = subprocess.run([sys.executable, "-m", "ncfbench", *run.split()], cwd=folder)
     assert done.returncode == 0

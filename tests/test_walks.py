@@ -62,13 +62,11 @@ def passes(walk, handles):
 
 @pytest.fixture
 def opened(data_dir, tmp_path):
-    """A function that opens a run of a small model, the same one each time."""
     plan = RunPlan.of(complete(SMALL | {"sampler": "ns"}), Locations(data_dir, tmp_path))
     return lambda: Run(plan, Ledger(), Progress(), lambda: False)
 
 
 def test_a_batch_passes_few_files(opened):
-    """From the sampler's draw to the updated state, with all that JAX traces."""
     run = opened()
     with passes("A batch", lambda value: isinstance(value, (Batch, Draw, Held, TrainState))):
         run._loop.full_block(1)

@@ -46,7 +46,6 @@ FIELD = [
 
 @pytest.fixture(scope="module")
 def field(tmp_path_factory, tiny):
-    """The data, the arms and their records."""
     folder, arms, records = tmp_path_factory.mktemp("answer"), [], {}
     for name, sampler, recalls, ms, more in FIELD:
         arms.append(entered(name, sampler, **more))
@@ -60,7 +59,6 @@ def answer(field):
 
 
 def test_an_answer_names_the_best_its_ties_and_the_level(answer):
-    """And how each arm ended, in JSON too."""
     assert answer.best.name == "strat-ns lr=0.02"
     assert [arm.name for arm in answer.ties] == ["ns"]
     assert answer.target == pytest.approx(-0.38)
@@ -234,7 +232,6 @@ def test_trust_names_what_speaks_against_it(answer, share, is_little):
 
 
 def test_the_table_fits_eighty_columns(answer, monkeypatch):
-    """An arm that is the best one for several choices has one row."""
     assert cells_of(answer) == [
         ["the recommended", "2.89", "4", "0.400", "0.400 ± 0.005", "4"],
         ["sampler ns, learning rate 0.01", "3.18", "4.4", "0.395", "0.395 ± 0.005", "4"],
@@ -248,7 +245,6 @@ def test_the_table_fits_eighty_columns(answer, monkeypatch):
 
 
 def test_next_commands_repeat_what_was_asked(answer, tmp_path):
-    """With twice the budget; the run goes on in the race's folder."""
     where, folder = {"--data-dir": "here"}, tmp_path / "x"
     again, resume = (step["command"] for step in summary.next_steps(answer, folder, where))
     assert again == "ncfbench advise tiny --try encoder=cnn --budget 2m --data-dir here"
@@ -301,7 +297,6 @@ def test_an_answer_before_any_evaluation(tmp_path, tiny):
 
 
 def test_a_question_without_an_answer_is_refused():
-    """From Python too: of unknown names, and of a setting that no race tries."""
     for more, message in (
         ({"metric": "speed"}, r"--metric 'speed'.* Valid: recall@10"),
         ({"tried": {"sampler": ("nss",)}}, "did you mean 'ns'"),

@@ -118,7 +118,6 @@ def test_the_winner_is_trained_on_by_run(data_dir, raced):
 
 
 def test_from_python_and_the_command_line(data_dir, tmp_path, raced, monkeypatch):
-    """The same question; the command prints the answer, in 80 columns or as JSON."""
     asked = []
 
     def ask_once(*parts):
@@ -195,7 +194,6 @@ def test_what_is_no_race_is_refused(data_dir, tmp_path, more, message):
 
 @pytest.mark.long
 def test_a_race_on_held_out_links(tmp_path, tiny_options):
-    """With the floors of known items, and chance by plain loops."""
     options = replace(tiny_options, hold_out="links")
     data = prepare_dataset("synthetic", name="tiny", data_dir=tmp_path, **vars(options))
     few = {"sampler": ("neg", "ns"), "learning_rate": (0.01,), "loss": ("log",)}

@@ -134,8 +134,6 @@ class Run:
 
 @pytest.fixture(scope="module")
 def search(tiny):
-    """A function that returns the search among some encoders, which finds neighbours once."""
-
     @cache
     def make(encoders):
         given = {"encoder": encoders, "loss": ("softmax", "log"), "sampler": ("strat-ns", "ns")}
@@ -151,8 +149,6 @@ def search(tiny):
 
 @pytest.fixture
 def hold(monkeypatch, tmp_path, search):
-    """A function that holds a race of 300 s, and returns it and what it said."""
-
     def plan(config, locations, **_):
         return SimpleNamespace(config=config, locations=locations)
 
@@ -178,7 +174,6 @@ def hold(monkeypatch, tmp_path, search):
 
 
 def test_a_further_seed_that_the_budget_cut_short_decides_nothing(hold):
-    """The machine slows down after the first seeds."""
     race, said = hold(encoders={"bow": Cost(slower=10.0)})
     records = {run.config: run for run in Run.records.values() if run.summary}
     repeats, tops = [arm for arm in race.arms if arm.seed], []
@@ -310,8 +305,6 @@ def test_the_budget_is_kept_whatever_an_arm_costs(hold, bow, other, surprise, bu
 
 
 def test_one_that_cannot_come_near_leaves_a_wave(hold):
-    """Whoever is far behind at the end of a wave, however few are in it."""
-
     def only_usual(config, seconds):
         is_usual = config.dimension == 100 and config.learning_rate == 0.01
         return 0.05 + (0.5 if is_usual else 0.1) * (1 - math.exp(-2 * seconds))

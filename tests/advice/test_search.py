@@ -30,7 +30,6 @@ def first_field(space, asked=()):
 
 
 def test_settings_declare_what_is_tried(tiny, featured):
-    """All that is tried is declared by a setting, without what the data cannot serve."""
     tried = space(tiny).tried
     declared = {name: setting.tried for name, setting in all_settings().items() if setting.tried}
     assert declared.keys() - tried.keys() == {"features"}
@@ -78,7 +77,6 @@ def test_points_are_possible_and_neighbours_differ_in_one_setting(tiny, seed):
 
 
 def test_a_race_begins_with_the_portfolio(featured):
-    """All that the data can serve, in its order, each as it was measured."""
     space_of = space(featured)
     field = first_field(space_of)
     models = ("bow softmax strat-ns", "cnn softmax strat-ns", "bow softmax ns", "cnn softmax ns")
@@ -96,7 +94,6 @@ def test_a_race_begins_with_the_portfolio(featured):
     ("fixed", "given"), [({"batch_size": 512}, {}), ({}, {"batch_size": (256, 512)})]
 )
 def test_a_member_without_its_own_settings_has_no_name(featured, fixed, given):
-    """Larger batches are none where the question says how large batches are."""
     names = [arm.name for arm in first_field(space(featured, fixed, **given), given)]
     assert not any("larger batches" in name for name in names)
     assert "bow softmax strat-ns (wider bag)" not in names
@@ -104,7 +101,6 @@ def test_a_member_without_its_own_settings_has_no_name(featured, fixed, given):
 
 
 def test_a_portfolio_without_its_encoders(tiny):
-    """Items without dense features have no layer on them; another encoder takes their place."""
     configs = [arm.config for arm in first_field(space(tiny))]
     assert {config.encoder for config in configs} == {"bow", "cnn"}
     assert len(configs) == sum(member["encoder"] != "mlp" for member in PORTFOLIO.values())
@@ -117,7 +113,6 @@ def test_a_portfolio_without_its_encoders(tiny):
 
 @pytest.mark.parametrize("fixed", [{}, {"user_tower": "history"}, {"history_of": "ids"}])
 def test_content_serves_every_member(featured, fixed):
-    """Also where the user tower is given, and the histories of a member read features."""
     search = Search(space(featured, fixed))
     content = DeviceContent.of(featured, search.readers())
     for arm in search.first_field():
@@ -126,7 +121,6 @@ def test_content_serves_every_member(featured, fixed):
 
 
 def test_values_that_are_asked_for_race_at_once(featured):
-    """Each in place of the first member's, before the rest of the portfolio."""
     tried = {"loss": ("softmax", "log", "hinge"), "dimension": (20, 40, 80)}
     configs = [arm.config for arm in first_field(space(featured, **tried), tried)]
     first, *asked = [(config.loss, config.dimension) for config in configs[:5]]
@@ -144,7 +138,6 @@ def test_values_that_are_asked_for_race_at_once(featured):
     ],
 )
 def test_a_search_begins_with_given_values(tiny, name, values, nearest):
-    """Nothing else is tried, and the one nearest to the usual value first."""
     search = Search(space(tiny, **{name: values}), [name])
     assert getattr(search.start, name) == nearest
     configs = [arm.config for arm in search.first_field()]
@@ -154,7 +147,6 @@ def test_a_search_begins_with_given_values(tiny, name, values, nearest):
 
 
 def test_a_search_starts_where_it_can(tiny):
-    """A question may leave no preset; batches fit into few links."""
     start = Search(space(tiny, loss=("hinge",), sampler=("ns", "iid"))).start
     assert (start.loss, start.sampler) == ("hinge", "ns")
     with pytest.raises(UsageError, match=r"Nothing of this can work\."):
@@ -178,13 +170,11 @@ def test_neighbours_enter_once(tiny):
 
 
 def curve(values, seconds=1.0, features=0.0):
-    """A curve of recalls, one in so many seconds."""
     losses = [-value for value in values]
     return Curves({0: Curve(range(len(values)), losses, seconds)}, 0.0, features)
 
 
 def ranked(curves, **statuses):
-    """Return the statuses of arms by their curves, and the level that decides."""
     common = {"config": complete({}), "runs": {}, "learned_at": 0.0}
     arms = [
         Arm(name=name, measured=measured, status=statuses.get(name, "tied"), **common)

@@ -286,8 +286,6 @@ class Without:
 
 
 class Remembers:
-    """Keeps the items of a call for the next."""
-
     kept = jnp.zeros((0, 1))
 
     def __call__(self, users, items):
@@ -327,7 +325,6 @@ def test_wrong_losses_are_refused(loss, message):
 
 
 def counted_once(users, items, item_ids):
-    """An in-batch softmax in which each distinct item has one column."""
     same = item_ids[:, None] == item_ids[None, :]
     is_own = jnp.eye(len(users), dtype=bool)
     has_earlier = jnp.argmax(same, axis=1) < jnp.arange(len(users))

@@ -15,7 +15,6 @@ def runs_dir(tmp_path, monkeypatch):
 
 @pytest.fixture
 def world(monkeypatch):
-    """Virtual time, in which commands do what their scripts say."""
     world = World()
     monkeypatch.setattr("time.perf_counter", lambda: world.now)
     monkeypatch.setattr(arm, "Process", world.start)

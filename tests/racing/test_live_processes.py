@@ -33,7 +33,6 @@ def wait(condition):
 
 @pytest.fixture
 def started(tmp_path):
-    """Starts a command; at the end nothing of it is left."""
     commands = []
 
     def start(command):
@@ -52,7 +51,6 @@ def python(text):
 
 
 def statuses(known):
-    """Return the statuses of those that are not gone."""
     result = set()
     for process in known:
         with suppress(psutil.NoSuchProcess):
@@ -79,7 +77,6 @@ time.sleep(60)"""
 
 
 def test_children_in_sessions_of_their_own_pause_and_end(started):
-    """One that begins a session, and one that is orphaned as a daemon is."""
     running = started(f"setsid sh -c '{TICKING}' & (setsid sleep 60 &) ; sleep 60")
     wait(lambda: bool(running.readings) and len(running._descendants()) >= 4)
     known = running._descendants()
@@ -126,8 +123,6 @@ for _ in range(20):
 
 @pytest.fixture
 def live(tmp_path):
-    """Starts a race, whose arms name the folder in their command lines."""
-
     def start(*words, **more):
         command = [sys.executable, "-m", "ncfbench", "race", *V, "--try", "pace=1,2", *words]
         command.append(f"T={tmp_path} && {ENDLESS}")
@@ -138,7 +133,6 @@ def live(tmp_path):
 
 
 def lines_of(folder):
-    """Return the number of lines of each arm that has begun."""
     return [log.read_text().count("v=") for log in folder.glob("runs/race/*/*.log")]
 
 

@@ -108,7 +108,6 @@ def test_what_is_no_metric_is_refused(text, said):
     ],
 )
 def test_a_word_chooses_one_of_several_series(metric, lines):
-    """The option that is proposed reads the lines with that word."""
     read = Metric.of(metric)
     assert [line.value for line in map(read.read, lines) if line] == [0.5, 0.3]
     (flag, option) = shlex.split(read.narrowed.replace("WORD", "val"))
@@ -328,7 +327,6 @@ def test_few_values_are_a_trend_at_last(values, now, at_last):
 
 
 def test_no_trend_is_seldom_one():
-    """Of noise, about one in twenty."""
     draw = random.Random(1)
     trends = [trend([draw.random() for _ in range(20)]) for _ in range(1000)]
     assert 20 <= 1000 - trends.count(0) <= 80

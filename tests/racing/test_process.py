@@ -56,7 +56,6 @@ def test_lines_are_read_and_nothing_is_left(tmp_path, command, values, code, las
     [("nan 1 2", [1, 2], False), ("nan inf 1", [1], True), ("1 nan 2", [1, 2], True)],
 )
 def test_a_first_value_may_be_none(tmp_path, values, read, diverged):
-    """An expression of digits knows nan too."""
     done = run_to_its_end(tmp_path, f"for n in {values}; do echo v=$n; done")
     assert [line.value for line in done.readings] == read
     assert (done.diverged is not None) == diverged
@@ -104,7 +103,6 @@ def test_a_system_without_pauses_is_refused(monkeypatch):
 
 
 def lines(startup, pace, steps, *, numbered=True):
-    """Lines of a program that trains at a steady pace after its start-up."""
     return [
         Reading(startup + pace * step, float(step), step if numbered else None) for step in steps
     ]
@@ -156,7 +154,6 @@ def test_curves_fall_whatever_is_better():
 
 
 def test_the_lowest_value_is_kept_as_lines_come():
-    """A recall falls with its sign changed."""
     timeline, lowest = Timeline(), []
     for values in ([], [5, 3], [4], [2]):
         timeline.readings += [Reading(1, value) for value in values]
@@ -169,7 +166,6 @@ def test_the_lowest_value_is_kept_as_lines_come():
 
 
 def taking_turns(*series, count=20):
-    """Lines of several series, without a step and with one."""
     numbered = itertools.product(range(count), series)
     plain = [(Reading(float(at), value(n)), n) for at, (n, value) in enumerate(numbered)]
     return [line for line, _ in plain], [line._replace(step=n) for line, n in plain]

@@ -32,7 +32,6 @@ def test_every_combination_is_an_arm():
 
 
 def test_real_programs_race():
-    """What is printed; times and order are the machine's."""
     done = invoke("race", *V, "-n", "few", COUNT.format(count=5), COUNT.format(count=9))
     check(done, 0, "Use n=0;", "times later (95 %)", "How far to trust it", "To train it", "few")
 
@@ -61,7 +60,6 @@ def test_curves_race_to_their_answer(tmp_path, world):
 
 
 def test_every_end_of_an_arm_is_told(world):
-    """Crash, silence, no metric, a metric that is no number, a good one."""
     world.scripts = {
         "good": counted(20),
         "crash": [(0.1, "v=1"), (0.1, "bad luck"), (0.2, 3)],
@@ -114,7 +112,6 @@ def test_a_loss_is_minimised_by_its_name(world):
 
 
 def test_lines_of_several_series_bring_a_warning(world):
-    """Training and validation under one name, and how to choose one of them."""
     form = '{"mode": "%s", "recall": %g}'
     for arm, training, validation in (("a", 2, 1), ("b", 1, 4)):
         world.scripts[arm] = [
@@ -154,7 +151,6 @@ def test_no_metric_at_all_is_a_failure(world):
 
 
 def test_lines_that_are_no_metric_are_shown_early(world):
-    """An arm may be silent for half a minute at least, or for a third of the budget."""
     world.scripts = {"a": counted(9000, 0.05, "value {}"), "b": counted(5)}
     done = invoke("race", *V, "--budget", "1m", "a", "b")
     said = "has printed no metric yet, but: value "
@@ -179,7 +175,6 @@ def test_finalists_are_repeated_with_their_seeds(world):
 
 
 def test_the_field_is_limited_by_memory(monkeypatch, world):
-    """There is memory for one: the second would take as much."""
     world.scripts = ENDLESS
     monkeypatch.setattr(arms, "available_memory", lambda: FakeProcess.MEMORY)
     answer = race(*PACES, "--budget", "10s", code=6)
@@ -216,7 +211,6 @@ def test_a_race_that_is_cut_short_answers(world, tmp_path, monkeypatch):
 
 
 def test_no_time_passes_while_a_race_is_suspended(monkeypatch, world):
-    """By Ctrl-Z: the arm pauses, and neither its clock nor that of the race goes on."""
     kill, paused = os.kill, []
 
     def stop(process, number):

@@ -37,7 +37,6 @@ def arm(law, clock, sampler="ns", **more):
 
 
 def arms_of(speeds):
-    """Arms of three samplers in turn at 16 s."""
     return {str(n): arm(power(speed, 1), 16.0, SAMPLERS[n % 3]) for n, speed in enumerate(speeds)}
 
 
@@ -146,7 +145,6 @@ def test_an_arm_that_cannot_catch_up_may_go_lower(losses, leads, wins):
 
 
 def test_what_lags_far_behind_late_is_dropped():
-    """With time for all."""
     laws = {"fast": ("strat-ns", 10), "rival": ("ns", 8), "slow": ("ns", 1), "last": ("iid", 0.5)}
     arms = {name: arm(power(speed, 1), 32.0, sampler) for name, (sampler, speed) in laws.items()}
     reason = "cannot catch up with fast within 64 s"
@@ -183,7 +181,6 @@ def test_an_arm_at_rest_may_begin_where_the_leader_began():
 
 
 def test_a_smaller_rate_of_the_leaders_sampler_stays():
-    """A larger rate, another sampler's, or a second one may leave."""
     arms = {
         "leader": arm(power(30, 1), 8.0, "strat-ns", learning_rate=0.03),
         "slower": arm(power(3, 1), 8.0, "strat-ns", learning_rate=0.01),

@@ -22,7 +22,6 @@ from ncfbench.statistics.intervals import LOSS_SPREAD, QUALITY_SPREAD
 
 
 def played(curves, budget, startup=0.0, name="value", minimize=False, **asked):
-    """Race curves to the end of a budget; return the race, its field and its answer."""
     question = Question(Metric(name, minimize=minimize), budget, **asked)
     race, field = played_race(curves, question, startup)
     race.run()
@@ -55,7 +54,6 @@ def full_times(curves):
 
 
 def test_the_soonest_wins_within_a_tenth_of_the_time():
-    """Of ten arms, each of which would take 100 s: the budget is that of one."""
     curves = {f"arm {n}": rising(2.0 * 1.5**n, 0.5 if n % 3 else 0.4) for n in range(10)}
     _, field, answer = played(curves, budget=100.0)
     times = full_times(curves)
@@ -184,7 +182,6 @@ def test_a_sooner_arm_that_ends_lower_is_no_tie():
 
 
 def test_finalists_are_repeated():
-    """To the level that decides; seeds share a curve here, so the ratio stays."""
     curves = {"a": rising(1), "b": rising(6, top=0.501)}
     race, _, answer = played(curves, budget=200.0, seeds=2)
     repeats = {arm.command.name: arm for arm in race.arms if arm.seed}

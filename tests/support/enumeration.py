@@ -62,7 +62,6 @@ def exact_objective(graph, alpha, mask, family):
 
 
 def batch_objective(batch, family):
-    """Return the batch's loss from ids and weights, link by link."""
     users, items = batch.users[batch.pos_user], batch.items[batch.pos_item]
     negatives = batch.negatives
     if isinstance(negatives, Listed):
@@ -79,9 +78,6 @@ def batch_objective(batch, family):
 
 
 def strata(graph, size, by_user):
-    """Yield every stratum drawn with replacement: an item ~ P_d, then ``size`` of its users (or the
-    other way round).
-    """
     links = links_of(graph)
     side = 0 if by_user else 1
     for node in {link[side] for link in links}:

@@ -89,7 +89,6 @@ def start(data_dir, runs_dir, count, *flags, slurm=False, last=(), script=SCRIPT
 
 
 def ends(processes):
-    """Return exit code, standard output and standard error of each."""
     result = []
     try:
         for process in processes:
@@ -102,7 +101,6 @@ def ends(processes):
 
 
 def compiled_once():
-    """Return variables that let a process use the compilation cache of the tests."""
     return {
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -142,7 +140,6 @@ RACE_LIMIT_SECONDS = 30
 
 
 def race(*words, code=0):
-    """Race, and return the answer."""
     done = invoke("race", "--json", "--quiet", *words)
     check(done, code)
     return json.loads(done.stdout)
@@ -153,8 +150,6 @@ def by_name(answer):
 
 
 class FakeProcess(Process):
-    """A process that prints the lines of a script in virtual time."""
-
     MEMORY = 2000
 
     def __init__(self, world, script, metric):
@@ -210,7 +205,6 @@ class World(Event):
         self.now, self.scripts, self.begun, self.processes = 100.0, {}, [], []
 
     def start(self, command, metric, log, ends):
-        """Stand for :class:`Process`."""
         self.begun.append(command)
         self.processes.append(FakeProcess(self, self.scripts[command], metric))
         return self.processes[-1]

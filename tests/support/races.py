@@ -67,7 +67,6 @@ def cells_of(samplers=ARMS, **more):
 
 
 def sweep(cells, tiny, locations, progress=None):
-    """Train cells, and return how they ended."""
     cells = [Cell(config) for config in cells]
     train_cells(cells, {"tiny": tiny}, locations, progress or SweepProgress())
     return cells
@@ -83,7 +82,6 @@ def records(runs_dir):
 
 
 def parameters(record, dataset):
-    """Return all arrays of the last checkpoint."""
     _, like = Trainer.create(record.config, dataset)
     state, *_ = Checkpoints(record.folder / "checkpoints").restore(like)
     assert int(state.iteration) == record.summary["planned_iterations"]
@@ -101,8 +99,6 @@ def assert_same(one, other, dataset):
 
 
 class Noted(SweepProgress):
-    """Keeps all events, and does something at an iteration of a sampler."""
-
     def __init__(self, sampler="", iteration=-1, action=lambda: None):
         super().__init__()
         self.sampler, self.iteration, self.action = sampler, iteration, action

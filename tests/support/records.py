@@ -42,7 +42,6 @@ ERRORS = tuple(f"test_recall_at_50_{end}" for end in ("error", "item_error", "ch
 
 
 def make_run(runs_dir, config, fingerprint, feature_seconds=0.0):
-    """Make the folder of a run that has no records yet."""
     folder = runs.path_of(runs_dir, config, fingerprint)
     while folder.exists():  # of another seed's or machine's times, under another name
         folder = folder.with_name(f"{folder.name}-2")
@@ -210,13 +209,11 @@ def blend_row(recall, apart, floor="ridge"):
 
 
 def filled(schema, **own):
-    """A row with a value in every column."""
     values = {"double": 0.5, "int64": 3, "bool": True, "string": "word"}
     return {field.name: values.get(str(field.type)) for field in schema} | own
 
 
 def change(folder, table, edit):
-    """Edit the rows of a table of a folder in place."""
     path, schema = folder / f"{table}.parquet", getattr(schemas, table.upper())
     rows = tables.read_rows(path, schema)
     edit(rows)
@@ -224,7 +221,6 @@ def change(folder, table, edit):
 
 
 def answers_of(folder):
-    """The answers as ``report --json`` prints them."""
     return collect(folder, folder).answer_rows
 
 
@@ -304,7 +300,6 @@ def validated(row):
 
 
 def judged_floor(floor, recall, seconds, **more):
-    """Return the row of a floor whose recall of validation links is that of test links."""
     row = floor_row(floor, recall, seconds)
     return row | validated(row) | more
 
@@ -319,7 +314,6 @@ def answered(dataset, arms, records, *, budget=60.0, spent=0.0, is_over=False):
 
 
 def table_html(table):
-    """Return one table as HTML."""
     return str(templates().get_template("table.html").module.show(table))
 
 

@@ -89,7 +89,6 @@ def ids_of(ids):
 
 
 def named(dataset, users, items):
-    """Pairs by the source's ids, in order."""
     names = ids_of(dataset.user_ids), ids_of(dataset.item_ids)
     pairs = zip(users, items, strict=True)
     return sorted((names[0][user], names[1][item]) for user, item in pairs)
@@ -100,14 +99,12 @@ def named_links(dataset):
 
 
 def texts_of(dataset):
-    """The words of each item, through the stored vocabulary."""
     words = ["", *dataset.vocabulary]
     texts = map(dataset.texts.__getitem__, range(dataset.n_items))
     return [[words[token] for token in text] for text in texts]
 
 
 def words_of(dataset):
-    """The words of each item by its id."""
     return dict(zip(ids_of(dataset.item_ids), texts_of(dataset), strict=True))
 
 

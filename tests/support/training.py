@@ -99,11 +99,9 @@ class Trial:
         return make_sampler(self.graph, self.config, Streams(0))
 
     def batch(self, number, slots=0):
-        """A batch by its number."""
         return self.sampler.assemble(self.sampler.draw(number, 1)[0], slots)
 
     def batches(self, seed=0):
-        """Batches with the slots of training."""
         return batches(self.graph, self.config, Streams(seed))
 
     @cached_property
@@ -141,7 +139,6 @@ def train(data_dir, runs_dir, *, again=False, progress=None, **more):
 
 
 def interrupt(data_dir, runs_dir, at, *, progress=None, **more):
-    """Train into a folder of runs up to an iteration, and return the folder of the run."""
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, runs_dir, progress=progress or StopAt(at), **more)
     (folder,) = runs_dir.iterdir()
@@ -205,14 +202,12 @@ def skippable_clock(patch, step_seconds=lambda config: 0.0):
 
 
 def figures(record):
-    """Return the curve without its times."""
     return [
         {key: value for key, value in row.items() if key != "train_seconds"} for row in record.curve
     ]
 
 
 def ends_of(dataset, epochs=3):
-    """Return the iterations that end an epoch."""
     return [-(-epoch * dataset.graph.n_links // 64) for epoch in range(1, epochs + 1)]
 
 
