@@ -147,14 +147,12 @@ def test_lines_may_come_while_a_curve_is_made():
 
 
 def test_curves_fall_whatever_is_better():
+    """The lowest value is kept as lines come; a recall falls with its sign changed."""
     timeline = Timeline(lines(0.0, 1.0, [1, 2]))
     for is_less_better, losses in ((True, [1, 2]), (False, [-1, -2])):
         assert timeline.curve(is_less_better=is_less_better).losses == losses
-    assert Timeline().curve(is_less_better=True) is None
-
-
-def test_the_lowest_value_is_kept_as_lines_come():
     timeline, lowest = Timeline(), []
+    assert timeline.curve(is_less_better=True) is None
     for values in ([], [5, 3], [4], [2]):
         timeline.readings += [Reading(1, value) for value in values]
         lowest.append(timeline.lowest(is_less_better=True))
