@@ -254,6 +254,7 @@ TYPED = [
     (["5.0", '"x"'], ["5", "x"]),
     (["1582920000000000001", "1.58292E18"], "line 2: user .* Export the ids as text"),
     (["1", "1582920000000000001.0"], "line 2: user .* Export the ids as text"),
+    (["1", r'"a\nb"'], "line 2: user has more than one line"),
 ]
 """Columns of Parquet, and values of JSON as they stand; a text refuses them."""
 

@@ -19,24 +19,22 @@ from ncfbench.data.lsa import lsa, tfidf
 from ncfbench.data.text import Texts
 from ncfbench.errors import DataError, UsageError
 
-VALUES = {100: [1.0, -2.0, 5.0], 5: [3.0, 0.5, 5.0], 30: [2.0, 7.0, 5.0], 8: [9.0, 9.0, 5.0]}
-"""By item, in the order of the items' file. The last one is the same for all."""
-ROWS = np.array(list(VALUES.values()))
-
-
-def expected(dataset):
-    """Standardised over training items, in plain NumPy."""
-    rows = np.array([VALUES[int(id_)] for id_ in ids_of(dataset.item_ids)])
-    fitted = rows[dataset.split == 0]
-    deviation = fitted.std(axis=0)
-    return np.where(deviation > 0, (rows - fitted.mean(axis=0)) / np.maximum(deviation, 1e-9), 0)
+ROWS = np.array([[1.0, -2.0, 5.0], [3.0, 0.5, 5.0], [2.0, 7.0, 5.0], [9.0, 9.0, 5.0]])
+"""In the order of the items' file. The last feature is the same for all."""
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
 def test_features_by_definition(tmp_path, kind):
+    """Standardised over training items, in plain NumPy."""
     np.save(tmp_path / "f.npy", ROWS.astype(kind))
     dataset, said = prepare(tmp_path, item_features=tmp_path / "f.npy")
-    np.testing.assert_allclose(dataset.item_features, expected(dataset), atol=1e-6)
+    order = [
+        [str(item["movieId"]) for item in ITEMS].index(id_) for id_ in ids_of(dataset.item_ids)
+    ]
+    fitted = ROWS[order][dataset.split == 0]
+    deviation = np.where(np.ptp(fitted, axis=0) > 0, fitted.std(axis=0), np.inf)
+    expected = (ROWS[order] - fitted.mean(axis=0)) / deviation
+    np.testing.assert_allclose(dataset.item_features, expected, atol=1e-6)
     assert any("1 of 3 features of the items are the same" in line for line in said)
     assert "Features of items: f.npy (4 x 3), in the order of the items." in said
     assert dataset.manifest["statistics"]["item_features"] == 3
@@ -220,7 +218,10 @@ def test_the_command_derives_and_describe_shows_them(tmp_path):
     check(shown, 0, "derived by --lsa 1 of the items' columns, in 0.", "--lsa 1")
 
 
-def test_more_features_than_texts_are_refused(tmp_path):
+def test_more_features_than_texts_or_memory_are_refused(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"texts of 65 training items .* at most 64 such feat"):
         small(tmp_path, "x", lsa=65)
+    monkeypatch.setattr("ncfbench.storage.free_space.available_memory", lambda: 0)
+    with pytest.raises(UsageError, match=f"{SIZE} features by --lsa"):
+        lsa(Texts(np.ones(9, np.int32), np.ones(9, np.int32)), 3, np.arange(9), SIZE)
     assert not (tmp_path / "x" / "manifest.json").exists()
