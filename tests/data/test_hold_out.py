@@ -12,16 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.tables import (
-    BEHAVIORS,
     ITEMS,
     LINKS,
     ids_of,
-    mind_files,
     named,
     named_links,
     prepare,
-    prepare_mind,
-    write_files,
 )
 from support.training import quiet
 
@@ -215,17 +211,6 @@ def test_times_that_rounding_made_equal_are_told(tmp_path, times, tied):
     none, few = cautions(dataset.manifest)[:2]
     assert "no test links" in none
     assert "3 of 3 users have too few links" in few
-
-
-def test_mind_has_times(tmp_path):
-    lines = [
-        line.replace("11/12/2019 2:14:46 PM", f"11/{day}/2019 {day}:14:46 AM")
-        for line, day in zip(BEHAVIORS, (12, 9, 11, 1, 2), strict=True)
-    ]
-    source = write_files(tmp_path / "m", mind_files(behaviors=lines))
-    manifest, _ = prepare_mind(source, tmp_path / "d", hold_out="time", test_fraction=0.4)
-    assert manifest["options"]["hold_out"] == "time"
-    assert manifest["removed"]["test_links_of_new_users"] == 1, "U20's first click is too late"
 
 
 FROZEN = {

@@ -150,6 +150,16 @@ def test_clicks_by_hand(clicks, tmp_path):
     assert prepare_mind(reversed_, tmp_path / "d")[0]["fingerprint"] == manifest["fingerprint"]
 
 
+def test_clicks_have_times(tmp_path):
+    lines = [
+        line.replace("11/12/2019 2:14:46 PM", f"11/{day}/2019 {day}:14:46 AM")
+        for line, day in zip(BEHAVIORS, (12, 9, 11, 1, 2), strict=True)
+    ]
+    source = write_files(tmp_path / "m", mind_files(behaviors=lines))
+    manifest, _ = prepare_mind(source, tmp_path / "d", hold_out="time", test_fraction=0.4)
+    assert manifest["removed"]["test_links_of_new_users"] == 1, "U20's first click is too late"
+
+
 def test_the_command_says_what_it_stands_in_for(clicks, tmp_path):
     words = ["prepare", "mind", "--data-dir", tmp_path / "d"]
     check(invoke(*words), 2, "licence", "https://msnews.github.io", "--from FOLDER")

@@ -6,19 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from records import (
-    RECALL,
-    VALIDATION,
-    Blended,
-    above,
-    compare_tables,
-    error_of,
-    read_runs,
-    recall_row,
-    rows_of,
-    seconds_above,
-    speedup_row,
-)
+import records
+from records import RECALL, VALIDATION, rows_of
 
 REPOSITORY = Path(__file__).parents[2]
 RESULTS = REPOSITORY / "results"
@@ -38,12 +27,12 @@ TABLE_3 = [(encoder, loss) for encoder in ("cnn", "lstm") for loss in ("SG", "MS
 
 @cache
 def runs_of(folder):
-    return read_runs(RESULTS / folder)
+    return records.read_runs(RESULTS / folder)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_number_of_the_kept_tables(folder):
-    numbers, wrong = compare_tables(RESULTS / folder)
+    numbers, wrong = records.compare_tables(RESULTS / folder)
     assert numbers > 10
     assert wrong == []
 
@@ -82,9 +71,9 @@ def test_the_answer_on_six_data_sets(name):
         assert named.endswith(" s")
     recall = np.mean([run.chosen[RECALL] for run in own])
     assert len(own) == 5
-    by, error = above(own, best)
-    passed = f", {seconds_above(own, best, error):.1f} s" if by > 2 * error else ""
-    assert trained == f"{recall:.3f} ± {error_of([run.chosen for run in own]):.3f}{passed}"
+    by, error = records.above(own, best)
+    passed = f", {records.seconds_above(own, best, error):.1f} s" if by > 2 * error else ""
+    assert trained == f"{recall:.3f} ± {records.error_of([run.chosen for run in own]):.3f}{passed}"
     blends = [row for run in own for row in run.tables["blend"]]
     assert {row["floor"] for row in blends} == {best["floor"]}
     for row in blends:
@@ -97,8 +86,8 @@ def test_the_answer_on_six_data_sets(name):
         assert tried[0.0] == pytest.approx(best[VALIDATION], abs=1e-3)
         assert row[RECALL] == pytest.approx(np.mean(row["test_user_recalls"]), abs=1e-6)
     recall = np.mean([row[RECALL] for row in blends])
-    assert both == f"{recall:.3f} ± {error_of(blends):.3f}"
-    by, error = above([Blended(row) for row in blends], best)
+    assert both == f"{recall:.3f} ± {records.error_of(blends):.3f}"
+    by, error = records.above([records.Blended(row) for row in blends], best)
     assert above_by == f"{by:.3f} ± {error:.3f}"
     assert worth == ("yes" if by > 2 * error else "not shown")
 
@@ -124,7 +113,7 @@ def test_times_sooner_by_the_clock_of_a_profile(encoder, loss):
     )
     runs = runs_of(folder)
     own, bases = ([runs[name] for name in row[of]] for of in ("runs", "baseline_runs"))
-    fewer = speedup_row(own, bases)
+    fewer = records.speedup_row(own, bases)
     length = clock["measured_full_speedup"]
     total, ends = fewer["iterations_speedup"] * length, []
     for end, sign in (("lower", -1), ("upper", 1)):
@@ -152,7 +141,7 @@ def test_recall_at_the_chosen_epoch(sampler, column):
     below = read("docs/paper.md").split("| CiteULike, CNN | SG | MSE |", 1)[1]
     line = next(line for line in below.splitlines() if line.startswith(f"| `{sampler}` |"))
     printed = line.strip("| ").split(" | ")[column].replace("*", "")
-    values = recall_row(own)
+    values = records.recall_row(own)
     middle, *ends = (values[f"{RECALL}{end}"] for end in ("", "_lower", "_upper"))
     assert printed.startswith(f"{middle:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]")
     before = {"strat-ns": "with a recall of", "iid": "instead of"}.get(sampler)
