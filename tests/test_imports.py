@@ -13,7 +13,7 @@ import ncfbench
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
 CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
 (WITHOUT_JAX,) = [
-    each["source_modules"] for each in CONTRACTS if "jax" in each.get("forbidden_modules", ())
+    rule["source_modules"] for rule in CONTRACTS if "jax" in rule.get("forbidden_modules", ())
 ]
 """Rooms that import no JAX; ``make check`` holds that they import no room that does."""
 
@@ -50,19 +50,14 @@ def test_help_imports_nothing_heavy():
     The options of ``run`` are those of classes whose modules import NumPy and JAX; a source of data
     is imported for its own command.
     """
-    small = (
-        "import typer\n"
-        "main = typer.Typer()\n"
-        "@main.command()\n"
-        "def one(word: str = ''): pass\n"
-        "main.command('two')(lambda: None)"
-    )
+    small = "import typer\nmain = typer.Typer()\nmain.command('two')(lambda: None)\n"
+    small += "@main.command()\ndef one(word: str = ''): pass"
     needed = modules_of_help(small, "one", shown="--word")
     ours = "import sys; sys.argv[0] = 'ncfbench'\nfrom ncfbench.cli import main"
     for shown, *words in (["prepare"], ["--batch-size", "run"], ["synthetic", "prepare"]):
-        found = modules_of_help(ours, *words, shown=shown)
-        assert packages(found) - packages(needed) == {"ncfbench"}, words
-        assert len(found - needed) < 100
+        imported = modules_of_help(ours, *words, shown=shown)
+        assert packages(imported) - packages(needed) == {"ncfbench"}, words
+        assert len(imported - needed) < 100
 
 
 def packages(modules):

@@ -32,6 +32,12 @@ def custom(names, links, items, **options):
     return "custom", {"links": Path(one), "items": Path(two), **options}, {one: links, two: items}
 
 
+TEXT = b"##%d\nA text of %d words,\nin lines \xe2\x80\x93 two\n"
+RAW = {
+    "users.dat": LIBRARY["users.dat"],
+    "rawtext.dat": b"".join(TEXT % (n, n) for n in range(5)),
+}
+CLICKS = mind_files(behaviors=[*BEHAVIORS, behavior(6, "U5", "", "N9-1 N1-1")])
 NEWEST, STARS = {"hold_out": "newest-items"}, {"rating_threshold": 2}
 FOLDER = {"from_": Path(), "allow_unverified": True}
 CASES = {
@@ -39,26 +45,9 @@ CASES = {
     "jsonl": custom("r.jsonl m.jsonl", RATINGS, MOVIES, **STARS),
     "parquet": custom("r.parquet m.parquet", RATINGS, MOVIES, **NEWEST),
     "squeezed": custom("r.csv.gz m.jsonl.bz2", RATINGS, MOVIES),
-    "citeulike": (
-        "citeulike",
-        {**FOLDER, "text": ("title", "abstract", "tags")},
-        LIBRARY,
-    ),
-    "raw": (
-        "citeulike-t",
-        FOLDER,
-        {
-            "users.dat": LIBRARY["users.dat"],
-            "rawtext.dat": b"".join(
-                b"##%d\nA text of %d words,\nin lines \xe2\x80\x93 two\n" % (n, n) for n in range(5)
-            ),
-        },
-    ),
-    "mind": (
-        "mind",
-        {"from_": Path()},
-        mind_files(behaviors=[*BEHAVIORS, behavior(6, "U5", "", "N9-1 N1-1")]),
-    ),
+    "citeulike": ("citeulike", {**FOLDER, "text": ("title", "abstract", "tags")}, LIBRARY),
+    "raw": ("citeulike-t", FOLDER, RAW),
+    "mind": ("mind", {"from_": Path()}, CLICKS),
 }
 """Source, options, and files as bytes or rows, by name; a path is relative to the files' folder."""
 
@@ -110,9 +99,8 @@ def _number(put):
     """Replace one of the digits behind the first line."""
 
     def damaged(content, rng):
-        start = content.find(b"\n") + 1
-        digits = [at for at in range(start, len(content)) if content[at : at + 1].isdigit()]
-        index = rng.choice(digits or [0])
+        digits = [at.start() for at in re.finditer(rb"\d", content)]
+        index = rng.choice([at for at in digits if at > content.find(b"\n")] or [0])
         return content[:index] + put + content[index + 1 :]
 
     return damaged
@@ -157,7 +145,10 @@ DAMAGES = {
 """Damages of a file's content, by name."""
 HARMLESS = {"windows line ends", "byte order mark"}
 """Damages that no text file minds."""
-PLACED = {"latin-1 in the middle", "huge line", "open quote", "not a number", "huge number"}
+PLACED = {
+    *("latin-1 in the middle", "huge line", "open quote"),
+    *("not a number", "infinite", "huge number"),
+}
 """Damages of one line of a text: where they are refused, the line is named."""
 STATED = {"line twice", "compressed", "wrong delimiter", "last byte gone", "cut at random"}
 """Damages that are told from what is left: where such a file is read, something is said."""

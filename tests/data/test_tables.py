@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -176,7 +175,7 @@ def test_a_folder_of_parts_is_one_table(tmp_path):
     as_parquet(tmp_path / "parts" / "part-2.parquet", rounded)
     with pytest.raises(DataError, match=r"part-2.parquet: userId has floats from 2\^53"):
         prepare(tmp_path, tmp_path / "parts")
-    pq.write_table(pa.table({"userId": [1]}), folder / "part-3.parquet")
+    as_parquet(folder / "part-3.parquet", [{"userId": 1}])
     with pytest.raises(DataError, match=r"part-3.parquet has other columns than"):
         read_table(tmp_path / "parts")
 
@@ -279,7 +278,7 @@ def test_folders_are_columns(parts):
 def test_a_folder_and_its_file_agree(tmp_path, folder, values, row):
     """The column of the file, which has a type, is taken where both say the same."""
     (tmp_path / f"label={folder}").mkdir()
-    pq.write_table(pa.table({"label": values}), tmp_path / f"label={folder}" / "part-0.parquet")
+    as_parquet(tmp_path / f"label={folder}" / "part-0.parquet", pa.table({"label": values}))
     table = read_table(tmp_path)
     if row is None:
         assert table["label"].values.to_pylist() == values
