@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.training import content_of, quiet, store_prepared
 
-from ncfbench.data import open_dataset, prepare, store
+from ncfbench.data import prepare, store
 from ncfbench.data.content import cautions
 from ncfbench.data.hold_out import Links
 from ncfbench.data.sources import Preparation, synthetic
@@ -77,15 +77,6 @@ def test_cautions(users, items, split, expected, monkeypatch):
     said = cautions({"statistics": counts, "options": {}})
     assert len(said) == len(expected)
     assert all(map(re.search, expected, said))
-
-
-def test_synthetic_is_made_on_first_use(tmp_path, monkeypatch, tiny_options):
-    monkeypatch.setattr(synthetic, "Options", lambda: tiny_options)
-    said = []
-    first = open_dataset("synthetic", data_dir=tmp_path, say=said.append)
-    assert "Making the synthetic data set" in said[0]
-    again = open_dataset("synthetic", data_dir=tmp_path, say=pytest.fail)
-    assert again.fingerprint == first.fingerprint
 
 
 MANIFEST = "is damaged or of another version"

@@ -51,19 +51,19 @@ def watched(monkeypatch, name, fit=None):
 
 
 def test_floors_that_fit_are_measured_and_kept(folder):
-    found = fitted(folder, "cold", again=True)
-    assert [row["floor"] for row in found.rows] == ["profile", "ridge", "denoised"]
-    assert set(found.left_out) == {"popularity", "ease", "ials"}
-    assert len(found.notes) == 1, "one reason for all three"
-    assert kept.read(folder / "cold", found.fingerprint) == found.rows
+    result = fitted(folder, "cold", again=True)
+    assert [row["floor"] for row in result.rows] == ["profile", "ridge", "denoised"]
+    assert set(result.left_out) == {"popularity", "ease", "ials"}
+    assert len(result.notes) == 1, "one reason for all three"
+    assert kept.read(folder / "cold", result.fingerprint) == result.rows
     assert kept.read(folder / "cold", "another") == []
-    profile, ridge, _ = found.rows
+    profile, ridge, _ = result.rows
     assert profile["penalty"] is None
     assert ridge["recalls"][ridge["penalties"].index(ridge["penalty"])] == max(ridge["recalls"])
     assert ridge["validation_recall_at_50"] == max(ridge["recalls"])
     assert ridge["chosen_by"] == "validation"
     assert ridge["test_hit_rate_at_50"] >= ridge["test_recall_at_50"] > 0
-    for row, split in itertools.product(found.rows, ("validation", "test")):
+    for row, split in itertools.product(result.rows, ("validation", "test")):
         recall = row[f"{split}_recall_at_50"]
         assert np.mean(row[f"{split}_user_recalls"]) == pytest.approx(recall)
         assert sum(row[f"{split}_item_shares"]) == pytest.approx(recall)
@@ -71,7 +71,7 @@ def test_floors_that_fit_are_measured_and_kept(folder):
 
 def test_known_items_are_ranked_without_those_of_training(folder):
     """By brute force: a user's ranking holds all items but those of his training links."""
-    found = fitted(folder, "warm", "popularity", "ease", "ials", penalty=0.1)
+    result = fitted(folder, "warm", "popularity", "ease", "ials", penalty=0.1)
     data = load(folder, "warm")
     training, test = (
         set(zip(*map(np.ndarray.tolist, data.links(split)), strict=True))
@@ -90,13 +90,13 @@ def test_known_items_are_ranked_without_those_of_training(folder):
         recalls.append(sum(hits.values()) / len(items))
         for item in items:
             shares[item] += hits[item] / len(items) / len(users)
-    row = found.rows[0]
+    row = result.rows[0]
     assert row["test_user_recalls"] == pytest.approx(recalls)
     assert row["test_item_shares"] == pytest.approx(list(shares.values()))
     assert row["test_recall_at_50"] == pytest.approx(np.mean(recalls))
     assert row["test_cold_users"] == 0
     assert row["validation_recall_at_50"] is not None
-    assert found.rows[1]["test_recall_at_50"] > row["test_recall_at_50_chance"]
+    assert result.rows[1]["test_recall_at_50"] > row["test_recall_at_50_chance"]
     lacks = {name for name in FLOORS if floor.lack(data, name)}
     assert lacks == {"denoised"}, "all others rank known items"
     wordless = replace(data, vocabulary=())
@@ -168,9 +168,9 @@ def test_what_does_not_fit_is_refused_before_it_starts(folder, monkeypatch):
     with pytest.raises(UsageError, match=words):
         fitted(folder, "warm", "profile", "ease", again=True, budget_seconds=1e-9)
     monkeypatch.setattr(floor, "available_memory", lambda: 100_000)
-    found = fitted(folder, "warm", "popularity", "profile", again=True)
-    assert [row["floor"] for row in found.rows] == ["popularity"]
-    assert re.search(r"it needs about .* GiB of memory, and .* are free", found.left_out["profile"])
+    result = fitted(folder, "warm", "popularity", "profile", again=True)
+    assert [row["floor"] for row in result.rows] == ["popularity"]
+    assert re.search("about .* GiB of memory, and .* are free", result.left_out["profile"])
     monkeypatch.setattr(floor.Case, "of", lambda *given, **more: pytest.fail("read"))
     with pytest.raises(UsageError, match="No ease, popularity: the held-out items of cold"):
         fitted(folder, "cold", "ease", "popularity", again=True)
@@ -344,8 +344,8 @@ def test_references_are_met(name, shared_data, tmp_path):
         # The references count users without training links too.
         figures, n_scored = quality.figures, len(quality.user_recalls)
         cold, share = figures["cold_users"] or 0.0, figures["recall_at_50_cold_users"] or 0.0
-        found = (n_scored * figures["recall_at_50"] + cold * share) / (n_scored + cold)
-        assert found == pytest.approx(recall, abs=0.002), penalty
+        result = (n_scored * figures["recall_at_50"] + cold * share) / (n_scored + cold)
+        assert result == pytest.approx(recall, abs=0.002), penalty
 
 
 def test_many_users_are_ranked_by_a_sample(tiny, monkeypatch):

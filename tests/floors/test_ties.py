@@ -105,8 +105,8 @@ def test_a_profile_by_hand(folder):
             scores = np.array(
                 [round(math.fsum(profile[w] * x for w, x in vectors[v].items()), 9) for v in tested]
             )
-            own = scores[[tested.index(item) for item in held_out[user]], None]
-            above, equal = (scores > own).sum(axis=1), (scores == own).sum(axis=1)
+            held = scores[[tested.index(item) for item in held_out[user]], None]
+            above, equal = (scores > held).sum(axis=1), (scores == held).sum(axis=1)
             recalls.append(np.clip((50 - above) / equal, 0, 1).mean())
         return np.mean(recalls)
 

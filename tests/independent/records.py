@@ -67,8 +67,8 @@ class Run:
 
     def _times(self, kind):
         """The median seconds of an iteration, and the quartiles' distance as a share of it."""
-        own = (kind, self.summary["environment_key"])
-        blocks = [row for row in self.timing if (row["kind"], row["environment_key"]) == own]
+        key = (kind, self.summary["environment_key"])
+        blocks = [row for row in self.timing if (row["kind"], row["environment_key"]) == key]
         blocks = [row for row in blocks if not row["resumed"]] or blocks
         half = max((row["iterations"] for row in blocks), default=0) / 2
         times = [row["seconds"] / row["iterations"] for row in blocks if row["iterations"] >= half]
@@ -139,9 +139,9 @@ def read_runs(folder):
     """The runs of a folder by name: in tables of all, or in a folder each."""
     kinds, runs = ("curve", "timing", "evaluation", "blend"), []
     by_run = {kind: {} for kind in kinds}
-    for kind, own in by_run.items():
+    for kind, rows in by_run.items():
         for row in rows_of(folder / f"{kind}s.parquet"):
-            own.setdefault(row["run"], []).append(row)
+            rows.setdefault(row["run"], []).append(row)
     for row in rows_of(folder / "runs.parquet"):
         document = json.loads(row["document"])
         tables = {kind: by_run[kind].get(row["run"], []) for kind in kinds}
@@ -168,22 +168,22 @@ def mean_interval(values):
     return values.mean(), values.mean() - half, values.mean() + half
 
 
-def speedup_row(own, bases):
+def speedup_row(arm, bases):
     """Columns of a row of the speedup table, of arms and baselines of the same seeds."""
-    values, pairs = {}, list(zip(own, bases, strict=bool(bases)))
+    values, pairs = {}, list(zip(arm, bases, strict=bool(bases)))
     columns = ("full_iteration_seconds", "full"), ("step_iteration_seconds", "step")
     for column, name in (*columns, ("item_slots", "item_slots")):
-        values[column] = np.mean([getattr(run, name) for run in own])
-    is_timed = not np.isnan([run.full for run in (*own, *bases)]).any()
+        values[column] = np.mean([getattr(run, name) for run in arm])
+    is_timed = not np.isnan([run.full for run in (*arm, *bases)]).any()
     keys = {(run.environment["key"], base.environment["key"]) for run, base in pairs}
     is_divided = is_timed and all(one == other for one, other in keys)
     if pairs and is_timed:
-        values["full_iteration_spread"] = max(run.spread for run in (*own, *bases))
+        values["full_iteration_spread"] = max(run.spread for run in (*arm, *bases))
     if pairs and is_divided:
         for column, name in (("", "full"), ("step_", "step")):
             ratios = [getattr(base, name) / getattr(run, name) for run, base in pairs]
             _put(values, f"{column}per_iteration_speedup", ratio_of_seeds(ratios))
-    runs = (*own, *bases)
+    runs = (*arm, *bases)
     if not pairs or not is_timed or any(run.has_diverged for run in runs):
         return values
     if not all(base.has_trained for base in bases):
@@ -191,15 +191,15 @@ def speedup_row(own, bases):
     arrivals = np.array([run.iterations_to(base.lowest) for run, base in pairs])
     missed = np.isnan(arrivals)
     theirs = np.array([base.iterations_to(base.lowest) for base in bases])
-    needed = np.where(missed, [run.at[-1] for run in own], arrivals)
+    needed = np.where(missed, [run.at[-1] for run in arm], arrivals)
     with np.errstate(divide="ignore", invalid="ignore"):
         fewer = np.where((theirs > 0) & (needed > 0), theirs / needed, math.nan)
     sooner = fewer * [base.full / run.full for run, base in pairs]
     values |= {
-        "seeds_reached": len(own) - missed.sum(),
+        "seeds_reached": len(arm) - missed.sum(),
         "reference_loss": np.mean([base.lowest for base in bases]),
         "iterations_to_reference": arrivals.mean(),
-        "seconds_to_reference": np.mean(arrivals * [run.full for run in own]),
+        "seconds_to_reference": np.mean(arrivals * [run.full for run in arm]),
     }
     known = [("iterations_speedup", fewer)] + [("total_speedup", sooner)] * is_divided
     for column, ratios in known:
@@ -210,14 +210,14 @@ def speedup_row(own, bases):
     return values
 
 
-def recall_row(own):
+def recall_row(arm):
     """Columns of a row of the recall table."""
-    if any(run.has_diverged for run in own):
+    if any(run.has_diverged for run in arm):
         return {}
-    values = {"reported_epoch": np.mean([run.chosen.get("epoch", math.nan) for run in own])}
+    values = {"reported_epoch": np.mean([run.chosen.get("epoch", math.nan) for run in arm])}
     for cutoff in (10, 20, 50, 100):
         column = f"test_recall_at_{cutoff}"
-        recalls = np.array([run.chosen.get(column) for run in own], float)
+        recalls = np.array([run.chosen.get(column) for run in arm], float)
         _put(values, column, mean_interval(recalls))
     return values
 
@@ -234,28 +234,28 @@ def error_of(rows):
     return math.sqrt((sum(squares) + of_seeds) / len(rows))
 
 
-def above(own, floor):
+def above(arm, floor):
     """How far the mean recall of runs is above a floor's, and the error of that, paired."""
-    recalls = [run.chosen[RECALL] for run in own]
-    lists = [np.mean(of, axis=0) for of in zip(*(run.lists for run in own), strict=True)]
+    recalls = [run.chosen[RECALL] for run in arm]
+    lists = [np.mean(of, axis=0) for of in zip(*(run.lists for run in arm), strict=True)]
     theirs = (np.array(floor[f"test_{of}"]) for of in ("user_recalls", "item_shares"))
     users, items = (ours - other for ours, other in zip(lists, theirs, strict=True))
     variance = users.var(ddof=1) / len(users) + len(items) / (len(items) - 1) * (items @ items)
-    if len(own) > 1:
-        variance += np.var(recalls, ddof=1) / len(own)
+    if len(arm) > 1:
+        variance += np.var(recalls, ddof=1) / len(arm)
     return np.mean(recalls) - floor[RECALL], math.sqrt(variance)
 
 
-def seconds_above(own, floor, error):
+def seconds_above(arm, floor, error):
     """The seconds of training at the first evaluation of all seeds that is clearly above a floor,
     features counted.
     """
-    curves = [{row["iteration"]: row[RECALL] for row in run.curve} for run in own]
+    curves = [{row["iteration"]: row[RECALL] for row in run.curve} for run in arm]
     for at in sorted(set.intersection(*map(set, curves))):
         recalls = [curve[at] for curve in curves]
         if None not in recalls and np.mean(recalls) - floor[RECALL] > 2 * error:
-            features = [run.document.get("feature_seconds", 0.0) for run in own]
-            return np.mean([at * run.full for run in own]) + np.mean(features)
+            features = [run.document.get("feature_seconds", 0.0) for run in arm]
+            return np.mean([at * run.full for run in arm]) + np.mean(features)
     return math.nan
 
 
@@ -276,27 +276,27 @@ def soonest(arms):
         curves.append((at, np.mean(points, axis=0), full))
     level = 0.95 * max(recalls.max() for _, recalls, _ in curves)
     arrivals = [falls_to(-level, at, -recalls) for at, recalls, _ in curves]
-    found = zip(curves, arrivals, strict=True)
-    return level, [(recalls.max(), first, first * full) for (_, recalls, full), first in found]
+    pairs = zip(curves, arrivals, strict=True)
+    return level, [(recalls.max(), first, first * full) for (_, recalls, full), first in pairs]
 
 
 def compare_tables(folder):
     """How many numbers of the kept tables were computed again, and what of the tables is wrong."""
     runs, wrong, numbers = read_runs(folder), [], 0
     for row in rows_of(folder / "speedup.parquet"):
-        own, bases = ([runs[name] for name in row[of] or ()] for of in ("runs", "baseline_runs"))
-        values = speedup_row(own, bases)
+        arm, bases = ([runs[name] for name in row[of] or ()] for of in ("runs", "baseline_runs"))
+        values = speedup_row(arm, bases)
         wrong += [(row["sampler"], column) for column in _unequal(row, values)]
-        for run, base in zip(own, bases, strict=bool(bases)):
+        for run, base in zip(arm, bases, strict=bool(bases)):
             is_pair = run.compared() == base.compared() and base.sampler == row["baseline"]
             wrong += [] if is_pair else [(row["sampler"], f"{run.name} beside {base.name}")]
         numbers += len(values)
     listed = []
     for row in rows_of(folder / "recall.parquet"):
-        own = [runs[name] for name in row["runs"]]
-        values = recall_row(own)
+        arm = [runs[name] for name in row["runs"]]
+        values = recall_row(arm)
         wrong += [(row["sampler"], column) for column in _unequal(row, values)]
-        alike = [run.compared("seed") | {"sampler": run.sampler} for run in own]
+        alike = [run.compared("seed") | {"sampler": run.sampler} for run in arm]
         if any(one != alike[0] | {"sampler": row["sampler"]} for one in alike):
             wrong.append((row["sampler"], "runs that differ"))
         numbers, listed = numbers + len(values), listed + row["runs"]

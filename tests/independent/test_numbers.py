@@ -52,12 +52,12 @@ def read(page):
 def test_the_answer_on_six_data_sets(name):
     """README's rows: floors, recalls, paired differences, seconds to the floors, and verdicts."""
     dataset, is_bare = NAMES[name]
-    own = [
+    arm = [
         run
         for run in runs_of("good-start").values()
         if (run.config["dataset"], run.config.get("bare_bag", False)) == (dataset, is_bare)
     ]
-    digest = own[0].document["data_fingerprint"]
+    digest = arm[0].document["data_fingerprint"]
     kept = rows_of(RESULTS / "good-start/floors.parquet")
     floors = {row["floor"]: row for row in kept if row["data_fingerprint"] == digest}
     best = max(floors.values(), key=lambda row: row[VALIDATION])
@@ -69,12 +69,12 @@ def test_the_answer_on_six_data_sets(name):
         assert named.split()[1] == f"{best[RECALL]:.3f},"
         assert float(named.split()[2]) == pytest.approx(seconds, rel=0.005)
         assert named.endswith(" s")
-    recall = np.mean([run.chosen[RECALL] for run in own])
-    assert len(own) == 5
-    by, error = records.above(own, best)
-    passed = f", {records.seconds_above(own, best, error):.1f} s" if by > 2 * error else ""
-    assert trained == f"{recall:.3f} ± {records.error_of([run.chosen for run in own]):.3f}{passed}"
-    blends = [row for run in own for row in run.tables["blend"]]
+    recall = np.mean([run.chosen[RECALL] for run in arm])
+    assert len(arm) == 5
+    by, error = records.above(arm, best)
+    passed = f", {records.seconds_above(arm, best, error):.1f} s" if by > 2 * error else ""
+    assert trained == f"{recall:.3f} ± {records.error_of([run.chosen for run in arm]):.3f}{passed}"
+    blends = [row for run in arm for row in run.tables["blend"]]
     assert {row["floor"] for row in blends} == {best["floor"]}
     for row in blends:
         # The weight is the best of eleven by validation links, of equal ones the nearest to a half.
@@ -112,8 +112,8 @@ def test_times_sooner_by_the_clock_of_a_profile(encoder, loss):
         and (profiled["unusual_settings"], profiled["stratum_size"]) == ("", 4)
     )
     runs = runs_of(folder)
-    own, bases = ([runs[name] for name in row[of]] for of in ("runs", "baseline_runs"))
-    fewer = records.speedup_row(own, bases)
+    arm, bases = ([runs[name] for name in row[of]] for of in ("runs", "baseline_runs"))
+    fewer = records.speedup_row(arm, bases)
     length = clock["measured_full_speedup"]
     total, ends = fewer["iterations_speedup"] * length, []
     for end, sign in (("lower", -1), ("upper", 1)):
@@ -137,11 +137,11 @@ def test_recall_at_the_chosen_epoch(sampler, column):
         for row in rows_of(RESULTS / folder / "recall.parquet")
         if wanted.items() <= row.items() and not row["variant"]
     )
-    own = [runs_of(folder)[name] for name in row["runs"]]
+    arm = [runs_of(folder)[name] for name in row["runs"]]
     below = read("docs/paper.md").split("| CiteULike, CNN | SG | MSE |", 1)[1]
     line = next(line for line in below.splitlines() if line.startswith(f"| `{sampler}` |"))
     printed = line.strip("| ").split(" | ")[column].replace("*", "")
-    values = records.recall_row(own)
+    values = records.recall_row(arm)
     middle, *ends = (values[f"{RECALL}{end}"] for end in ("", "_lower", "_upper"))
     assert printed.startswith(f"{middle:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]")
     before = {"strat-ns": "with a recall of", "iid": "instead of"}.get(sampler)
