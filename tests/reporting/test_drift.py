@@ -48,7 +48,7 @@ def test_every_number_is_checked(folder, table, schema):
     assert wrong(folder) == set()
     assert compare_tables(folder)[1] == []
     numbers = [field.name for field in schema if str(field.type) in ("double", "int64")]
-    names = [name for name in numbers if not name.endswith("_at_most")]
+    names = [name for name in numbers if not name.endswith("_at_most")]  # as ns has no bounds
 
     def edit(rows):
         for column in names:
@@ -107,15 +107,6 @@ def assert_reports_agree(folder):
     check(invoke("report", folder), 0)
     assert wrong(folder) == set()
     assert compare_tables(folder)[1] == []
-
-
-@pytest.mark.parametrize("seeds", [1, 7])
-def test_any_number_of_seeds_agrees(tmp_path, seeds):
-    for seed in range(seeds):
-        recalls = [0.1, 0.2, 0.3 + 0.01 * seed], [0.1, 0.2, 0.4 - 0.01 * (seed % 3)]
-        write_run(tmp_path, "iid", [9, 5, 3], 200 + 7 * (seed * 5 % 4), recalls[0], seed=seed)
-        write_run(tmp_path, "ns", [9, 4, 2], 20 + (seed * 3 % 5), recalls[1], seed=seed)
-    assert_reports_agree(tmp_path)
 
 
 def test_every_kind_of_row_agrees(tmp_path):
