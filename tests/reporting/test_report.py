@@ -131,16 +131,18 @@ def recalls_of(records):
 
 
 def test_recall_rows():
-    """Of new items 0.1 and 0.3 with an error of 0.03 each: sqrt((2 * 0.0009 + 0.02) / 2)."""
-    parts = [
-        {f"{RECALL}_new_items": recall, f"{RECALL}_new_items_error": 0.03} for recall in (0.1, 0.3)
-    ]
+    """Two seeds, whose recalls have a variance of 0.02. Errors of 0.03 over users and 0.04 over
+    items: sqrt(0.0009 + 0.0016 + 0.02 / 2); of new items 0.03: sqrt((2 * 0.0009 + 0.02) / 2).
+    """
+    errors = {f"{RECALL}_error": 0.03, f"{RECALL}_item_error": 0.04}
+    errors[f"{RECALL}_new_items_error"] = 0.03
     two = [
-        record("iid", [9], 1, recall, seed=seed, summary=parts[seed])
-        for seed, recall in enumerate((0.3, 0.5))
+        record("iid", [9], 1, recall, seed=seed, summary=errors | {f"{RECALL}_new_items": of_new})
+        for seed, (recall, of_new) in enumerate(((0.3, 0.1), (0.5, 0.3)))
     ]
     row = recalls_of(two)["iid"]
     assert (row[RECALL], row["seeds"]) == (pytest.approx(0.4), 2)
+    assert row[f"{RECALL}_error"] == pytest.approx(np.sqrt(0.0125))
     assert row[f"{RECALL}_new_items"] == pytest.approx(0.2)
     assert row[f"{RECALL}_new_items_error"] == pytest.approx(np.sqrt(0.0109))
     assert row[f"{RECALL}_known_items"] is None
