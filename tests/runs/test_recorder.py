@@ -86,42 +86,28 @@ def test_a_session_continues_from_its_checkpoint(tmp_path):
     record = written(recorder, 15, *samples, resumed=True)
     assert [r["iteration"] for r in record.curve] == [0, 5, 10, 15]
     assert [(r["kind"], r["first_iteration"], r["resumed"]) for r in record.timing] == [
-        ("full", 0, False),
-        ("probe", 5, False),
-        ("full", 5, False),
-        ("probe", 10, False),
-        ("full", 13, True),
-        ("compile", 13, False),
+        *(("full", 0, False), ("probe", 5, False), ("full", 5, False), ("probe", 10, False)),
+        *(("full", 13, True), ("compile", 13, False)),
     ]
     assert {r["session"] for r in record.ledger} == {1, 2}
 
 
 def test_a_second_beginning_drops_the_first_row(tmp_path):
     """A checkpoint of iteration 0 is older than its probe: every process probes again."""
-    recorder = open_recorder(first_session(tmp_path), "here", None, 0)
+    folder = first_session(tmp_path)
+    recorder = open_recorder(folder, "here", None, 0)
     recorder.record(row(0, 9))
     assert [r["iteration"] for r in written(recorder, 0).curve] == [0]
-
-
-def test_a_lost_checkpoint_is_said(tmp_path):
-    recorder = open_recorder(first_session(tmp_path))
-    assert recorder.progress.texts == ["No checkpoint to go on from: starting this run again."]
+    lost = open_recorder(folder)
+    assert lost.progress.texts == ["No checkpoint to go on from: starting this run again."]
 
 
 def test_times_of_two_environments_are_not_mixed(tmp_path):
-    recorder = open_recorder(first_session(tmp_path), "elsewhere", None, 10)
-    assert "environment has changed" in recorder.progress.texts[0]
-    record = written(recorder, 20, full(10, 30.0), full(15, 40.0))
-    assert {r["environment_key"] for r in record.timing} == {"here", "elsewhere"}
-    assert record.summary["full_iteration_seconds"] == 35 / 5
-    assert record.summary["train_seconds"] == 1 + 2 + 30 + 40
-
-
-def test_times_stay_those_of_the_environment_that_trained(tmp_path):
     """A session elsewhere that trains nothing, as when a race ends at once, loses no times."""
     folder = first_session(tmp_path)
     before = runs.read(folder)
     recorder = open_recorder(folder, "elsewhere", None, 15)
+    assert "environment has changed" in recorder.progress.texts[0]
     recorder.write_environment()
     record = written(recorder, 15, Sample("probe", 15, 1, 0.5))
     assert record.environment == before.environment
@@ -131,7 +117,9 @@ def test_times_stay_those_of_the_environment_that_trained(tmp_path):
     assert mean == pytest.approx(1.5 / 5), "without the epoch that was cut"
     record = written(recorder, 20, full(15, 10.0))
     assert record.environment["key"] == record.summary["environment_key"] == "elsewhere"
+    assert {row["environment_key"] for row in record.timing} == {"here", "elsewhere"}
     assert record.summary["full_iteration_seconds"] == 10 / 5
+    assert record.summary["train_seconds"] == 1 + 2 + 4 + 10
 
 
 def test_cut_blocks_count_if_there_are_no_others(tmp_path):
