@@ -69,7 +69,7 @@ test-frameworks: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	  'gradcache==0.0.1'
 	$(BIN)/python -c 'import gradcache, pytorch_metric_learning, sentence_transformers'
-	$(BIN)/python -m pytest -m '' tests/benchmarks/test_records.py
+	$(BIN)/python -m pytest -m '' -k framework tests/benchmarks/test_records.py
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
