@@ -20,8 +20,7 @@ from ncfbench.reporting.rows import speedup_rows
 from ncfbench.runs import folder as runs
 from ncfbench.runs.plan import RunPlan
 from ncfbench.storage import locks
-from ncfbench.sweeps.grid import Cell
-from ncfbench.sweeps.sweep import SweepRun, read_cells
+from ncfbench.sweeps.sweep import SweepRun
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
 from ncfbench.training.train import Run
@@ -139,10 +138,8 @@ def test_a_diverged_cell_does_not_stop_others(tiny, data_dir, tmp_path):
     assert exit_code(done) == DivergedError.exit_code == 5
     assert (first.status, second.status) == ("diverged", "done")
     assert "not finite" in first.message
-    left = [Cell(config) for config in cells]
-    read_cells(left, {"tiny": tiny}, locations)
-    assert [cell.status for cell in left] == ["diverged", "done"]
     again = sweep(cells, tiny, locations, noted)
+    assert [cell.status for cell in again] == ["diverged", "done"]
     assert (exit_code(again), noted.began_at) == (5, {}), "it would diverge again"
 
 
@@ -176,9 +173,7 @@ def test_a_failed_cell_does_not_stop_others(
 
 
 def test_a_damaged_record_fails_its_cell_and_is_named(tiny, data_dir, tmp_path, whole):
-    """As does a batch that is larger than the data, which leaves nothing. Nothing of the run is
-    deleted; without its folder it is trained again.
-    """
+    """Nothing of the run is deleted; without its folder it is trained again."""
     for sampler in ("ns", "strat-ns"):
         shutil.copytree(whole[sampler].folder, tmp_path / whole[sampler].folder.name)
     broken = records(tmp_path)["ns", 0].folder
@@ -190,9 +185,6 @@ def test_a_damaged_record_fails_its_cell_and_is_named(tiny, data_dir, tmp_path, 
     assert exit_code(done) == DataError.exit_code
     assert f"Cannot read {broken / 'curve.parquet'}: No such file" in done[0].message
     assert sorted(broken.rglob("*.npz")) == kept
-    (large,) = sweep(cells_of(["ns"], batch_size=4096), tiny, locations)
-    assert (exit_code([large]), "larger than" in large.message) == (2, True)
-    assert len([*tmp_path.glob("*/config.json")]) == 2
     shutil.rmtree(broken)
     done = sweep(cells, tiny, locations)
     assert [cell.status for cell in done] == ["done", "done"]
@@ -208,20 +200,11 @@ def test_a_cell_that_another_process_trains_fails(tiny, data_dir, tmp_path):
 
 
 SCRIPT = f"""{KILLED}
-from pathlib import Path
-from ncfbench.sweeps.grid import Cell
-from ncfbench.sweeps.sweep import SweepRun, train_cells
+from ncfbench.sweeps.sweep import sweep
 from ncfbench.training import train
-from ncfbench.config import Locations, complete
-from ncfbench.data.store import load
-from ncfbench.sweeps.progress import SweepProgress
 train.CHECKPOINT_SECONDS = 0.0
-data_dir, runs_dir = map(Path, sys.argv[1:3])
-settings = {SMALL | {"epochs": 12}!r}
-cells = [Cell(complete(settings | {{"sampler": sampler}})) for sampler in {ARMS!r}]
-datasets, locations = {{"tiny": load(data_dir, "tiny")}}, Locations(data_dir, runs_dir)
-train_cells(cells, datasets, locations, SweepProgress())
-sys.exit(SweepRun(None, locations, datasets, cells, cells, {{}}).exit_code)
+settings = {SMALL | {"loss": "sg", "epochs": 12, "sampler": [*ARMS]}!r}
+sys.exit(sweep("smoke", data_dir=sys.argv[1], runs_dir=sys.argv[2], **settings).exit_code)
 """
 
 
