@@ -1,7 +1,6 @@
 """What is deployed: an arm, a floor or both; floors beside the data, and seconds of features."""
 
 import itertools
-import json
 import shutil
 from types import SimpleNamespace
 
@@ -72,19 +71,6 @@ def test_no_arm_that_learned_nothing_is_deployed(tmp_path, has_floor):
     check(invoke("report", tmp_path, "--verify"), 0, "0 do not match")
 
 
-def test_an_exported_folder_has_its_own_floors(tmp_path):
-    """Though those of the same data are another machine's here."""
-    home, kept, data = tmp_path / "runs", tmp_path / "kept", tmp_path / "citeulike"
-    write_run(home, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], validation=[0, 0.4, 0.5], errors=ERRORS)
-    keep_floors(home, floor_row("ridge", 0.5, 1.0, validation_recall_at_50=0.3))
-    check(invoke("report", home, "--export", kept, "--data-dir", tmp_path), 0)
-    data.mkdir()
-    keep_floors(data, floor_row("ridge", 0.4, 99.0, validation_recall_at_50=0.3))
-    done = invoke("report", kept, "--data-dir", tmp_path, "--json")
-    (row,) = json.loads(done.stdout)["answers"][0]["floors"]
-    assert (row["test_recall_at_50"], row["seconds"]) == (0.5, 1.0)
-
-
 def test_the_deployed_run_is_of_a_seed_that_decides(tmp_path):
     """Seed 1 of it ranks validation links better, and the figures beside it are not its own."""
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.3], validation=[0, 0.3])
@@ -125,23 +111,30 @@ def test_floors_of_another_machine_are_a_caveat(tmp_path):
 
 
 def test_floors_are_read_beside_the_data(tmp_path, data_dir, tiny):
-    """Kept beside the data they are in the report; before, it says how to fit them."""
+    """Kept beside the data they are in the report; before, it says how to fit them. An export has
+    its own, though those of the same data may be another machine's.
+    """
+    data, runs, copy = (tmp_path / name for name in ("tiny", "runs", "copy"))
     without = shutil.ignore_patterns(FILE)  # other tests may have fitted some
-    shutil.copytree(data_dir / "tiny", tmp_path / "tiny", ignore=without)
-    runs, words = tmp_path / "runs", ("report", tmp_path / "runs", "--data-dir")
+    shutil.copytree(data_dir / "tiny", data, ignore=without)
     more = {"dataset": "tiny", "fingerprint": tiny.fingerprint, "errors": ERRORS}
     write_run(runs, "ns", [9, 3, 2], 20, [0, 0.4], **more)
+    words = ("report", runs, "--data-dir")
     command = f"without training: ncfbench floor tiny --data-dir {tmp_path}"
     check(invoke(*words, tmp_path), 0, command)
     assert "ncfbench floor" not in invoke(*words, tmp_path / "no").stdout
     row = floor_row("profile", 0.3, 1.0, data_fingerprint=tiny.fingerprint)
-    for folder in (tmp_path / "tiny", runs):
+    for folder in (data, runs):
         keep_floors(folder, row)
-    printed = invoke(*words, tmp_path)
+    printed = invoke(*words, tmp_path, "--export", copy)
     check(printed, 0, "no training: profile")
     assert "ncfbench floor" not in printed.stdout
+    keep_floors(data, row | {"test_recall_at_50": 0.4})
+    for folder, recall in ((runs, 0.4), (copy, 0.3)):
+        floors, _ = find_floors(read_all(folder)[0], folder, tmp_path)
+        assert floors[tiny.fingerprint][0].row["test_recall_at_50"] == recall
     # Where those beside the data are damaged those beside the runs are left.
-    for damaged, names in ((tmp_path / "tiny", ["TF-IDF profiles"]), (runs, [])):
+    for damaged, names in ((data, ["TF-IDF profiles"]), (runs, [])):
         (damaged / FILE).write_bytes(b"no table")
         floors, problems = find_floors(read_all(runs)[0], runs, tmp_path)
         assert [floor.name for floor in floors[tiny.fingerprint]] == names

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.cli import check, invoke
-from support.records import answers_of, floor_row, write_run
+from support.records import floor_row, write_run
 
 from ncfbench.floors.kept import FILE
 from ncfbench.floors.models import FLOORS
@@ -18,6 +18,7 @@ from ncfbench.reporting.answers import find_answers
 from ncfbench.reporting.floors import TITLES, FloorResult, compare, floors_of, standing
 from ncfbench.reporting.frames import group
 from ncfbench.reporting.quality import Quality, quality_of
+from ncfbench.reporting.results import collect
 from ncfbench.reporting.views import sentences
 from ncfbench.runs.folder import read, read_all, write_evaluations
 from ncfbench.runs.quality import Evaluation
@@ -298,13 +299,13 @@ def test_copies_keep_what_is_set_beside_floors(tmp_path):
     tables.write_rows(folder / FILE, [floor()], schemas.FLOOR)
     check(invoke("report", folder), 0)
     check(invoke("report", folder, "--verify"), 0, "0 do not match")
-    (answer,) = answers_of(folder)
+    (answer,) = collect(folder, folder).answer_rows
     chosen = ["11010000", ALL]
     above, (row,) = statistics.fmean(map(recall, chosen)) - recall(OF_FLOOR), answer["floors"]
     assert row["above_by"] == pytest.approx(above)
     assert row["above_by_error"] == pytest.approx(error(chosen, [OF_FLOOR]), rel=1e-6)
     check(invoke("report", folder, "--export", copy), 0)
-    assert answers_of(copy)[0]["floors"] == [row]
+    assert collect(copy, copy).answer_rows[0]["floors"] == [row]
     kept = [[*run.evaluations] for run in read_all(copy)[0] if run.config.sampler == "strat-ns"]
     assert kept == [[(300, "test")], [(200, "test")]]
     for path in folder.glob("*/evaluation.parquet"):

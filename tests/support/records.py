@@ -220,10 +220,6 @@ def change(folder, table, edit):
     tables.write_rows(path, rows, schema)
 
 
-def answers_of(folder):
-    return collect(folder, folder).answer_rows
-
-
 def record(sampler, losses, ms, recall=0.4, **more):
     names = ("key", "status", "fingerprint", "time", "reason", "interleaved", "summary")
     extra = {name: more.pop(name) for name in names if name in more}
