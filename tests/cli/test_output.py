@@ -123,18 +123,11 @@ COMMANDS = {
 def shell(data_dir, words, redirected):
     """Run the program in a shell, which redirects its output."""
     located = [*words, "--data-dir", str(data_dir)] if "tiny" in words else words
-    return subprocess.run(
-        [
-            *("bash", "-c", f'set -o pipefail; "$@" {redirected}', "bash"),
-            *(sys.executable, "-m", "ncfbench", *located),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        # Without Python's buffers what remains of a cut write is lost, and no error says so.
-        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
-    )
+    command = ["bash", "-c", f'set -o pipefail; "$@" {redirected}', "bash", sys.executable]
+    # Without Python's buffers what remains of a cut write is lost, and no error says so.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    more = {"capture_output": True, "text": True, "check": False, "timeout": 300, "env": env}
+    return subprocess.run([*command, "-m", "ncfbench", *located], **more)
 
 
 @pytest.mark.long_cases("by Typer|by Click")
@@ -145,14 +138,12 @@ def test_output_to_a_full_disk_gets_a_sentence(data_dir, how):
     assert done.stderr == "Error: Cannot write the output: No space left on device.\n"
 
 
-@pytest.mark.long_cases("(by Typer|as JSON|by Click).*true|(by Typer|by Click).*head")
-@pytest.mark.parametrize("reader", ["2>&1 | exec true", "| exec true", "| head -c 9 > /dev/null"])
+@pytest.mark.long_cases("by Typer|as JSON|by Click")
+@pytest.mark.parametrize("reader", ["2>&1 | exec true", "| exec true"])
 @pytest.mark.parametrize("how", COMMANDS)
 def test_a_closed_pipe_ends_in_silence(data_dir, how, reader):
-    """A reader that takes some of it may have taken all, which is no closed pipe."""
     done = shell(data_dir, COMMANDS[how], reader)
-    assert (done.stdout, done.stderr) == ("", "")
-    assert done.returncode in ([141, 0] if "head" in reader else [141])
+    assert (done.returncode, done.stdout, done.stderr) == (141, "", "")
 
 
 def test_a_table_that_is_longer_than_a_pipe(tmp_path):
