@@ -110,26 +110,22 @@ def test_vectors_are_in_the_order_of_the_data(exported):
 
 def test_lists_have_the_best_of_all_candidates(exported):
     """By a plain sort; with the run's recall."""
-    dataset, folder = exported.dataset, exported.home / "vectors"
+    dataset, folder, summary = exported.dataset, exported.home / "vectors", exported.record.summary
     table = tables.read_table(folder / BEST, schemas.recommendations(True, True))
-    place = {item: at for at, item in enumerate(exported.items)}
     scores, hits = exported.f @ exported.g.T, np.zeros((USERS, ITEMS), bool)
     hits[dataset.links("test")] = True
     if dataset.ranks_known_items:
         scores[dataset.links("train")] = -np.inf
     else:
         scores[:, dataset.split != 2] = -np.inf
-    rows = table.to_pylist()
-    assert [row["user"] for row in rows] == [user for user in exported.users for _ in range(50)]
-    for user in range(USERS):
-        best = rows[50 * user : 50 * user + 50]
-        chosen, listed = [place[row["item"]] for row in best], [row["score"] for row in best]
-        assert [row["rank"] for row in best] == [*range(1, 51)]
-        assert len({*chosen}) == 50
-        assert listed == pytest.approx(scores[user, chosen].tolist(), abs=1e-5)
-        assert listed == pytest.approx(sorted(scores[user], reverse=True)[:50], abs=1e-5)
-        assert [row["hit"] for row in best] == hits[user, chosen].tolist()
-    summary = exported.record.summary
+    assert table["user"].to_pylist() == [user for user in exported.users for _ in range(50)]
+    assert table["rank"].to_pylist() == [*range(1, 51)] * USERS
+    index = np.array([*map(exported.items.index, table["item"].to_pylist())]).reshape(USERS, 50)
+    assert all(len({*row}) == 50 for row in index.tolist())
+    listed = table["score"].to_numpy().reshape(USERS, 50)
+    for expected in (np.take_along_axis(scores, index, 1), -np.sort(-scores)[:, :50]):
+        np.testing.assert_allclose(listed, expected, rtol=1e-6, atol=1e-5)
+    assert table["hit"].to_pylist() == np.take_along_axis(hits, index, 1).ravel().tolist()
     assert 0 < summary["test_recall_at_50"] < 1
     recall = recall_of_lists(folder, dataset)
     assert recall == pytest.approx(summary["test_recall_at_50"], abs=1e-12)
