@@ -155,7 +155,6 @@ def test_a_run_warns_and_records(data_dir, tmp_path, monkeypatch):
 
 # jemalloc
 
-
 INSTALLED = allocator.find_library()
 CHILD = """
 import json, os, sys
@@ -166,27 +165,20 @@ print(json.dumps([os.getpid(), sys.argv[1:], seen, allocator.describe()]))
 """
 
 
-@pytest.mark.parametrize(
-    ("variables", "is_loaded"),
-    [
-        ({}, True),
-        ({"NCFBENCH_ALLOCATOR": "none"}, False),
-        ({"LD_PRELOAD": "libm.so.6"}, False),
-        ({"MALLOC_CONF": "narenas:7"}, False),
-    ],
-)
-def test_jemalloc_is_loaded_unless_the_user_chose(monkeypatch, variables, is_loaded):
-    started = []
-    monkeypatch.setattr(os, "environ", variables)
+def test_jemalloc_is_loaded_unless_the_user_chose(monkeypatch):
+    library, started = "/l/libj.so", []
+    ours = {"LD_PRELOAD": library, "MALLOC_CONF": allocator.SETTINGS}
+    ours |= {"NCFBENCH_RESTARTED": str(os.getpid())}
+    chosen = {"NCFBENCH_ALLOCATOR": "none", "LD_PRELOAD": "libm.so.6", "MALLOC_CONF": "narenas:7"}
+    cases = [({}, library, [ours]), ({}, None, [])]
+    cases += [({name: value}, library, []) for name, value in chosen.items()]
     monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments[2]))
-    monkeypatch.setattr(allocator, "find_library", lambda: "/l/libj.so")
-    allocator.restart()
-    ours = {"LD_PRELOAD": "/l/libj.so", "MALLOC_CONF": allocator.SETTINGS}
-    assert started == ([ours | {"NCFBENCH_RESTARTED": str(os.getpid())}] if is_loaded else [])
-    monkeypatch.setattr(allocator, "find_library", lambda: None)
-    started.clear()
-    allocator.restart()
-    assert not started
+    for variables, path, expected in cases:
+        started.clear()
+        monkeypatch.setattr(os, "environ", variables)
+        monkeypatch.setattr(allocator, "find_library", lambda path=path: path)
+        allocator.restart()
+        assert started == expected, variables
 
 
 def test_a_library_that_cannot_load_is_passed_over(tmp_path, monkeypatch):
