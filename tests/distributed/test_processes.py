@@ -40,8 +40,7 @@ def test_loss_and_gradient_equal_one_device(tiny, settings):
 
 
 @pytest.mark.parametrize(
-    ("devices", "small"),
-    [(2, {"encoder": "mf", "epochs": 1}), pytest.param(4, {}, marks=LONG)],
+    ("devices", "small"), [(2, {"encoder": "mf", "epochs": 1}), pytest.param(4, {}, marks=LONG)]
 )
 def test_a_run_continues_on_its_devices(data_dir, tmp_path, devices, small):
     """Interrupted at an iteration: the curve of one device, in one folder."""

@@ -203,8 +203,7 @@ COUPLED |= {"dimension": 6, "word_dimension": 6, "encoder": "bow"}
 
 
 @pytest.mark.parametrize(
-    ("sampler", "loss"),
-    [pytest.param("neg", "sg", marks=pytest.mark.long), ("strat-ns", "hinge")],
+    ("sampler", "loss"), [pytest.param("neg", "sg", marks=pytest.mark.long), ("strat-ns", "hinge")]
 )
 def test_the_penalty_is_a_mean_over_positive_links(tiny, sampler, loss):
     """Items of several links count for each; negatives and padding do not. Against NumPy."""

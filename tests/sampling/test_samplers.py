@@ -157,11 +157,7 @@ def test_the_layout_that_the_documentation_shows():
     assert batch.items.tolist() == [30, 31, 40, 0]
     assert (batch.pos_user.tolist(), batch.pos_item.tolist()) == ([0, 1], [0, 1])
     assert batch.n_items == 3
-    assert [part.tolist() for part in batch.negatives] == [
-        [[0], [1]],
-        [[1], [2]],
-        [[0.5], [0.5]],
-    ]
+    assert [part.tolist() for part in batch.negatives] == [[[0], [1]], [[1], [2]], [[0.5], [0.5]]]
     batch = shared.assemble(draw._replace(items=draw.users), 0)
     assert batch.items.tolist() == [30, 31]
     assert batch.negatives.weight.tolist() == [[0, 0.5], [0.5, 0]]
