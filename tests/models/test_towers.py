@@ -3,6 +3,7 @@ the link that is left out of a history.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -42,16 +43,13 @@ def test_features_by_definition(featured):
     for more in ({"encoder": "mlp", "mlp_units": 5, "mlp_layers": 2}, {"encoder": "bow"}):
         trial = Trial(featured, SMALL | more)
         parameters = jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1, trial.parameters)
-        config, embedder = trial.config, trial.embedder
-        items, of_items = embedder.items(parameters, nodes), parameters["encoder"]
-        if config.encoder == "mlp":
-            expected = layers(of_items["layers"], featured.item_features)
-        else:
-            silent = jax.tree.map(np.copy, parameters)
-            silent["encoder"]["layer"] = jax.tree.map(np.zeros_like, of_items["layer"])
-            without = embedder.items(silent, nodes)
-            expected = without + layers(of_items["layer"], featured.item_features)
+        part = "layers" if "mlp_layers" in more else "layer"
+        silent = jax.tree.map(np.copy, parameters)
+        silent["encoder"][part] = jax.tree.map(np.zeros_like, parameters["encoder"][part])
+        items, without = (trial.embedder.items(given, nodes) for given in (parameters, silent))
+        expected = without + layers(parameters["encoder"][part], featured.item_features)
         np.testing.assert_allclose(items, expected, rtol=1e-4, atol=1e-5)
+        assert np.any(without) == ("mlp_layers" not in more)
 
 
 def test_dropped_features_are_zero_and_the_others_larger(featured):
@@ -60,24 +58,17 @@ def test_dropped_features_are_zero_and_the_others_larger(featured):
     features, rate = np.asarray(featured.item_features), 0.5
     for more in ({"encoder": "mlp", "mlp_layers": 0}, {"encoder": "bow", "word_dropout": 0.0}):
         trial = Trial(featured, SMALL | more | {"feature_dropout": rate, "item_dropout": 0.0})
-        rates = rates_of(trial.config)
         content, towers = trial.content, nnx.merge(trial.trainer.towers, trial.parameters)
-
-        @jax.jit
-        def embed(iteration, content=content, towers=towers, rates=rates):
-            return towers.items(items, content, Dropout(np.uint32(0), iteration, rates))
-
-        without = np.asarray(jax.jit(towers.items)(items, content))
-        layer = trial.parameters["encoder"]["layers" if "mlp_layers" in more else "layer"]["dense"]
-        kernel = np.asarray(layer["kernel"])
-        base = without - features[items] @ kernel
-        seen = set()
-        for iteration in range(8):
-            actual = np.asarray(embed(np.uint32(iteration)))
+        dropouts = [Dropout(np.uint32(0), np.uint32(n), rates_of(trial.config)) for n in range(8)]
+        embed = jax.jit(partial(towers.items, items, content))
+        part = "layers" if "mlp_layers" in more else "layer"
+        kernel = np.asarray(trial.parameters["encoder"][part]["dense"]["kernel"])
+        base, seen = np.asarray(embed(None)) - features[items] @ kernel, set()
+        for dropout in dropouts:
+            actual = np.asarray(embed(dropout))
             np.testing.assert_array_equal(actual[0], actual[3])
-            kept = Dropout(np.uint32(0), np.uint32(iteration)).keep(
-                jnp.asarray(items), features.shape[1], Rate.of(rate), FIRST_FEATURE
-            )
+            size = features.shape[1]
+            kept = dropout.keep(jnp.asarray(items), size, Rate.of(rate), FIRST_FEATURE)
             expected = base + (np.asarray(kept) * features[items] / (1 - rate)) @ kernel
             np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
             seen |= {row.tobytes() for row in np.asarray(kept)}
