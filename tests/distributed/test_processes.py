@@ -5,13 +5,11 @@ one, one folder, and one end.
 import json
 import socket
 
-import numpy as np
 import pytest
-from support.processes import CHILD, SMALL, assert_same_curve, ends, on_devices, start, train
+from support.processes import CHILD, SMALL, assert_same_curve, check_devices, ends, start, train
 from support.training import StopAt, Trial
 
 from ncfbench.catalog import SAMPLERS
-from ncfbench.config import complete
 from ncfbench.distributed.process_group import require_free_port
 from ncfbench.errors import UsageError
 from ncfbench.runs import folder as runs
@@ -32,11 +30,7 @@ CASES = [
 @pytest.mark.long_cases(r"(?!ns-bow|ns-7)")
 @pytest.mark.parametrize("settings", CASES, ids=lambda case: "-".join(map(str, case.values())))
 def test_loss_and_gradient_equal_one_device(tiny, settings):
-    settings = SMALL | {"encoder": "mf"} | settings
-    value, gradient = on_devices(tiny, complete(settings))
-    expected, whole = on_devices(tiny, complete(settings | {"devices": 1}))
-    assert value == pytest.approx(expected, rel=1e-5)
-    assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
+    check_devices(tiny, SMALL | {"encoder": "mf"} | settings)
 
 
 @pytest.mark.parametrize(

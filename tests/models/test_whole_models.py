@@ -11,14 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.processes import SMALL, on_devices
+from support.processes import SMALL, check_devices
 from support.tiny_bert import write_checkpoint
 from support.training import CHECKPOINT_DIGEST, FROM_SCRATCH, Trial, figures, interrupt, train
 
-from ncfbench.advice.search import Search
-from ncfbench.advice.space import Space
 from ncfbench.auditing.gradients import flat
-from ncfbench.config import complete
 from ncfbench.data.assets.checkpoint import kept_path
 from ncfbench.models.dropout import Dropout, rates_of
 from ncfbench.timing import environment
@@ -45,10 +42,6 @@ def settings_of(encoder, **more):
     return SMALL | OWN | {"sampler": "strat-ns", "encoder": encoder} | MODELS[encoder] | more
 
 
-def model(encoder, **more):
-    return complete(settings_of(encoder, **more))
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _kept_checkpoint(featured):
     write_checkpoint(kept_path(featured.folder, CHECKPOINT_DIGEST), words=featured.n_words + 1)
@@ -57,18 +50,14 @@ def _kept_checkpoint(featured):
 @pytest.mark.long_cases(r"(?!mlp)")
 @EVERY
 def test_two_devices_give_the_gradient_of_one(featured, encoder):
-    """Dropout on."""
-    expected, whole = on_devices(featured, model(encoder))
-    value, gradient = on_devices(featured, model(encoder, devices=2))
-    assert value == pytest.approx(expected, rel=1e-5)
-    assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
+    check_devices(featured, settings_of(encoder, devices=2))
 
 
 @pytest.mark.long_cases(r"(?!bow|mlp)")
 @EVERY
 def test_the_audit_has_the_gradient_of_the_step(featured, encoder):
     """The mean over batches, whose expectation is the objective's gradient by the weights alone."""
-    trial = Trial(featured, model(encoder))
+    trial = Trial(featured, settings_of(encoder))
     trial.add_noise(0.1)
     trial.check_audit()
 
@@ -80,13 +69,6 @@ def test_an_interrupted_run_ends_the_same(featured, featured_dir, tmp_path, enco
     whole = train(featured_dir, tmp_path / "whole", **settings)
     interrupt(featured_dir, tmp_path / "cut", 5, **settings)
     assert figures(train(featured_dir, tmp_path / "cut", **settings)) == figures(whole)
-
-
-def test_bert_is_advised(featured):
-    fixed = {"dataset": "tiny", "checkpoint": CHECKPOINT_DIGEST, "dimension": 8}
-    tried = {"encoder": ("bert",), "sampler": ("ns", "strat-ns"), "batch_size": (16,)}
-    field = Search(Space.of(featured, fixed, tried), tried).first_field()
-    assert "bert softmax ns" in [arm.name for arm in field]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +84,7 @@ def test_the_gradient_in_blocks_is_that_of_the_whole_batch(tiny, settings):
     results = []
     for block in (0, 24):
         small = SMALL | {"encoder": "bow", "batch_size": 32, "item_block": block}
-        trial = Trial(tiny, complete(small | settings))
+        trial = Trial(tiny, small | settings)
         dropout = Dropout(jnp.uint32(0), jnp.uint32(2), rates_of(trial.config))
         value, gradient = trial.gradient(next(trial.batches()), dropout)
         results.append((value, flat(gradient)))
@@ -116,7 +98,7 @@ def test_activations_of_one_block_are_in_memory(tiny):
     """By the compiler's own account of the step."""
     more, sizes = {"encoder": "cnn", "convolution": "plain", "filters": 64, "sampler": "ns"}, []
     for block in (0, 16):
-        trial = Trial(tiny, complete(SMALL | more | {"item_block": block}))
+        trial = Trial(tiny, SMALL | more | {"item_block": block})
         traced = trial.trainer.trace(trial.state, next(trial.batches()), trial.content)
         compiled = traced.lower().compile()
         sizes.append(compiled.memory_analysis().temp_size_in_bytes)

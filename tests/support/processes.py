@@ -10,6 +10,7 @@ from threading import Event, Lock
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from ncfbench.auditing.gradients import flat
@@ -108,15 +109,20 @@ def compiled_once():
     }
 
 
-def on_devices(dataset, config):
-    """Loss and gradient of the third batch, dropout on, by the devices of the settings."""
-    trial = training.Trial(dataset, config)
-    layout, slots = trial.trainer.layout, plan_capacity(trial.graph, config)
-    batch = layout.put(trial.sampler.assemble(next(trial.sampler.draws(2, 3)), slots))
-    trial.content = layout.replicate(trial.content)
-    dropout = Dropout(jnp.uint32(0), jnp.uint32(2), rates_of(trial.config))
-    value, gradient = trial.gradient(batch, dropout)
-    return value, flat(layout.to_host(gradient))
+def check_devices(dataset, settings):
+    """Assert that loss and gradient of the third batch, dropout on, are those of one device."""
+    results = []
+    for devices in (settings["devices"], 1):
+        trial = training.Trial(dataset, settings | {"devices": devices})
+        layout, slots = trial.trainer.layout, plan_capacity(trial.graph, trial.config)
+        batch = layout.put(trial.sampler.assemble(next(trial.sampler.draws(2, 3)), slots))
+        trial.content = layout.replicate(trial.content)
+        dropout = Dropout(jnp.uint32(0), jnp.uint32(2), rates_of(trial.config))
+        value, gradient = trial.gradient(batch, dropout)
+        results.append((value, flat(layout.to_host(gradient))))
+    (value, gradient), (expected, whole) = results
+    assert value == pytest.approx(expected, rel=1e-5)
+    assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
 
 
 def train(data_dir, runs_dir, *, progress=None, **more):
