@@ -213,9 +213,7 @@ PAIRWISE, SG = {"losses": ("log", "hinge")}, {"losses": ("sg",), "batch_size": 1
     ],
 )
 def test_only_wrong_estimators_are_biased(few_nodes, wrong, choices):
-    """Distinct items counted once; division by the unmasked pairs; a link's own pair counted.
-    Every verdict, with the power that it states.
-    """
+    """Every verdict, with the power that it states."""
     record = audit_few(few_nodes, samplers=("strat-ns", *wrong), batches=6144, **choices)
     for row in record.audit:
         expected = ("biased", "gradient") if row["sampler"] in wrong else ("unbiased", None)

@@ -119,9 +119,7 @@ SPECTRA = {
 
 
 def measure(rng, spectrum, bias, noise=0.2, verdicts=5):
-    """32 blocks with noise of a spectrum, whose mean is off by a share of the exact vector along
-    the noisiest direction.
-    """
+    """32 blocks of noise; the mean is off by a share of the exact vector where noise is largest."""
     shift = np.zeros(200)
     shift[0] = bias * SCALE
     blocks = EXACT + shift + rng.normal(size=(32, 200)) * np.sqrt(spectrum) * noise
@@ -141,9 +139,7 @@ def test_noise_does_not_inflate_the_estimate(spectrum):
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("bias", [0.0, 0.05, 0.1, 0.3])
 def test_intervals_hold_the_truth(spectrum, bias):
-    """Each bound may fail in 0.5 % of all cases; the worst directions come to about four times
-    that.
-    """
+    """Each bound may fail in 0.5 % of all cases; in the worst directions in four times that."""
     rng = np.random.default_rng(1)
     biases = [measure(rng, SPECTRA[spectrum], bias) for _ in range(300)]
     assert np.mean([estimated.lower > bias for estimated in biases]) <= 0.02
@@ -154,9 +150,7 @@ def test_intervals_hold_the_truth(spectrum, bias):
 @pytest.mark.long_cases("even|falling")
 @pytest.mark.parametrize("spectrum", SPECTRA)
 def test_power_is_what_is_stated(spectrum):
-    """A bias of the stated size is found about as often as stated, or more often, along the
-    noisiest direction too.
-    """
+    """A bias of the stated size is found about as often as stated, where noise is largest too."""
     rng = np.random.default_rng(2)
     stated = float(np.median([measure(rng, SPECTRA[spectrum], 0.0).detectable for _ in range(100)]))
     is_shown = [measure(rng, SPECTRA[spectrum], stated).lower > 0 for _ in range(300)]

@@ -295,9 +295,7 @@ def embed(folder, model):
 
 
 def test_words_stay_words_beside_embedded_pieces(home, pieces, tmp_path):
-    """Features are the standardised vectors of what the checkpoint's tokenizer gives. A copy of the
-    checkpoint makes the same data, another tokenizer does not; the command names the folder.
-    """
+    """Features are standardised vectors of the checkpoint's pieces; a copy of it makes the same."""
     embedded, plain = embed(tmp_path / "a", home / "model"), embed(tmp_path / "b", None)
     assert embedded.vocabulary == plain.vocabulary != pieces.vocabulary
     weights = write_checkpoint(tmp_path / "copy")

@@ -23,9 +23,7 @@ from ncfbench.sampling.positives import PositiveStream
 @pytest.mark.parametrize("strata", ["item", "user"])
 @pytest.mark.parametrize("stratum_size", [3, 4])
 def test_an_epochs_order_is_that_of_its_plain_form(tiny, strata, stratum_size):
-    """NumPy's own permutations and stable sort, epoch by epoch, where strata reach over the border
-    of epochs.
-    """
+    """NumPy's own permutations and stable sort; strata reach over the border of epochs."""
     graph, n, s = tiny.graph, tiny.graph.n_links, stratum_size
     instance = PositiveStream(graph, Streams(4), s, strata=strata)
     node = graph.link_item if strata == "item" else graph.link_user
@@ -52,9 +50,7 @@ def test_seeds_differ_and_streams_are_independent():
 
 
 def test_replacement_draws_the_textbook_distribution(five_nodes):
-    """Strata with replacement: P(item) = deg / N, and its users uniform and independent
-    (chi-squared, 99.99 %).
-    """
+    """P(item) = deg / N, and its users uniform and independent (chi-squared, 99.99 %)."""
     config = configure("strat-ns", batch_size=4, stratum_size=2)
     instance = make_sampler(five_nodes, config, Streams(0), replacement=True)
     links = np.concatenate([draw.links for draw in instance.draw(0, 5000)]).reshape(-1, 2)
@@ -253,9 +249,7 @@ def test_capacity_grows_and_nothing_is_dropped(tiny):
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize("sampler", NAMES)
 def test_batches_do_not_depend_on_the_chunk(tiny, sampler, replacement, monkeypatch):
-    """One after the other, every third, and back; nor on where a run begins, which draws what it
-    skips in pieces.
-    """
+    """In any order, and wherever a run begins, which draws what it skips in pieces."""
     config = configure(sampler)
 
     def fresh():

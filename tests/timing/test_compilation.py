@@ -92,9 +92,7 @@ def test_the_cache_is_bounded(cache, monkeypatch):
 
 
 def test_a_second_start_of_a_run_compiles_nothing(data_dir, tmp_path, counts):
-    """Its programs are read from the cache, all of them, in another folder of runs, and they are
-    the same.
-    """
+    """All its programs are read from the cache, and they are the same."""
     curves = []
     for folder in ("first", "second"):
         jax.clear_caches()

@@ -11,12 +11,9 @@ import pytest
 from support.cli import check, invoke
 from support.training import SMALL, Trial
 
-from ncfbench.advice.pipeline import require_recall
-from ncfbench.advice.question import Question
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.config import complete
 from ncfbench.data.options import HOLD_OUTS
-from ncfbench.errors import UsageError
 from ncfbench.floors.task import HeldOut, Task
 from ncfbench.models import blocks
 from ncfbench.models.towers import UserVectors
@@ -115,11 +112,6 @@ def test_the_evaluator_ranks_by_brute_force(linked, tiny, monkeypatch, split, ki
     notes = "\n".join(trial.evaluators.notes())
     assert (note in notes) == (trial.config.encoder == "mf")
     assert (figures["recall_at_50_known_items"] is not None) == (kind == "links")
-
-
-def test_mf_cannot_rank_held_out_items(tiny):
-    with pytest.raises(UsageError, match="mf has no vectors"):
-        require_recall(Question({"encoder": "mf"}), tiny)
 
 
 def test_floors_and_models_have_one_figure_of_one_score(linked, tiny, monkeypatch):

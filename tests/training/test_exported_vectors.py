@@ -155,9 +155,7 @@ def test_many_ties_against_a_sort(monkeypatch, users_of_a_block):
 
 
 def test_lists_are_not_of_training_links(linked, tmp_path, monkeypatch):
-    """More items than a user may get: each gets all others, once, in blocks of 16 users; one
-    without links gets none.
-    """
+    """Each user gets all other items once, in blocks of 16 users; one without links none."""
     data = replace(linked, n_users=linked.n_users + 1)
     monkeypatch.setattr(evaluation, "BLOCK_SCORES", 16 * data.n_items)
     rng = np.random.default_rng(0)

@@ -145,9 +145,7 @@ def turns_of(dataset, config, locations):
 @pytest.mark.usefixtures("by_row")
 @pytest.mark.parametrize("optimizer", ["row-adam", pytest.param("adam", marks=LONG)])
 def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, monkeypatch, optimizer):
-    """Cut, evaluated between probes and continued, it ends as one that trained alone. A turn has
-    the iterations of 1/16 s that fit into its seconds, and one at least.
-    """
+    """Cut, evaluated and continued, it ends as one that trained alone; turns take 1/16 s a step."""
     skippable_clock(monkeypatch, lambda config: 1 / 16)
     config = complete(SMALL | {"sampler": "ns", "optimizer": optimizer, "user_tower": "history"})
     alone = training.run(RunPlan.of(config, Locations(data_dir, tmp_path / "alone")))
@@ -223,9 +221,7 @@ def test_a_run_stops_at_its_probes_alone(tiny, tmp_path, data_dir):
 
 
 def test_a_run_stops_patience_after_its_best(tmp_path):
-    """And says so. Its curve is the beginning of a longer run's, bit for bit; so too where it was
-    cut.
-    """
+    """Its curve is the beginning of a longer run's, bit for bit; so too where it was cut."""
     prepare("synthetic", name="tiny", data_dir=tmp_path, users=120, items=900, links=4000)
     fast, said = {"epochs": 0, "patience": 2, "learning_rate": 0.3}, Said()
     record = train(tmp_path, tmp_path / "a", progress=said, **fast)
