@@ -159,8 +159,6 @@ def test_pinned_memory(tiny, monkeypatch):
     """PyTorch pins every tensor of a batch and keeps the batch's form; here pinning is a copy."""
     from torch.utils.data._utils.pin_memory import pin_memory
 
-    loader = BatchLoader(tiny, pin_memory=True, **SMALL)
-    assert loader.pin_memory
     pinned = []
 
     def copy(tensor, *device):
@@ -168,11 +166,10 @@ def test_pinned_memory(tiny, monkeypatch):
         return pinned[-1]
 
     monkeypatch.setattr(torch.Tensor, "pin_memory", copy)
-    batch = loader.dataset[3]
+    batch = BatchLoader(tiny, pin_memory=True, **SMALL).dataset[3]
     actual = pin_memory(batch)
     assert_same([actual], [batch])
-    assert type(actual.negatives) is type(batch.negatives)
-    assert actual.family == batch.family
+    assert (type(actual.negatives), actual.family) == (type(batch.negatives), batch.family)
     assert {*map(id, parts_of(actual))} == {*map(id, pinned)}
 
 

@@ -18,6 +18,7 @@ from ncfbench.runs.plan import RunPlan
 from ncfbench.sampling.shared import NegativeSharingSampler
 from ncfbench.timing.ledger import LINES, Ledger
 from ncfbench.training import run as training
+from ncfbench.training import train as loops
 from ncfbench.training.evaluation import Evaluators
 from ncfbench.training.probe import Probe
 
@@ -98,14 +99,14 @@ DELAY = 1000.0
 DELAYED = {
     "sampler": [(NegativeSharingSampler, "assemble")],
     "step": [],
-    "off the clock": [(Probe, "__call__"), (Evaluators, "evaluate")],
+    "off the clock": [(Probe, "__call__"), (Evaluators, "evaluate"), (loops, "plan_capacity")],
 }
 
 
 @pytest.mark.parametrize("where", DELAYED)
 def test_a_planted_delay_moves_exactly_its_lines(data_dir, tmp_path, monkeypatch, where):
     """Nothing else takes time. In the sampler it shows as waiting and in full only; in the step in
-    both accounts; in probe and evaluation in neither. Lines add up to the time of the run.
+    both accounts; off the clock in neither. Lines add up to the time of the run.
     """
     skip = skippable_clock(monkeypatch, lambda config: DELAY * (where == "step"))
     for owner, name in DELAYED[where]:
@@ -142,4 +143,5 @@ def test_a_planted_delay_moves_exactly_its_lines(data_dir, tmp_path, monkeypatch
             count = sum(row[column] is not None for row in record.curve)
             assert count >= 2
             assert main[line] == pytest.approx(DELAY * count, abs=0.1)
-        assert max(full, step, main["step"], main["waiting"]) < 0.1
+        assert main["initialising"] > DELAY
+        assert max(full, step, *(main[line] for line in ("step", "waiting", "checkpoint"))) < 0.1

@@ -15,15 +15,12 @@ import pytest
 from safetensors import safe_open
 from support.cli import check, invoke
 from support.tables import as_csv, prepare
-from support.training import Said, recall_of_lists
+from support.training import Said, recall_of_lists, train
 
 import ncfbench
-from ncfbench.config import Locations, complete
 from ncfbench.errors import DataError, DivergedError, UsageError
-from ncfbench.runs.plan import RunPlan
 from ncfbench.storage import schemas, tables
 from ncfbench.training import evaluation, export, inference, trained
-from ncfbench.training import run as training
 from ncfbench.training.export import BEST, FILES, require_items, write_recommendations
 from ncfbench.training.vectors import Vectors, best_items
 
@@ -33,8 +30,7 @@ PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 NEW_ITEM = HOME / "examples/new_item_in_pytorch.py"
 PAGES_RUN = re.compile(r"runs/custom-\S+\w")
 USERS, ITEMS = 60, 250
-SMALL = {"dataset": "x", "sampler": "ns", "batch_size": 64, "epochs": 2, "learning_rate": 0.03}
-SMALL |= {"encoder": "bow", "dimension": 8, "word_dimension": 8}
+TRAINED = {"dataset": "x", "sampler": "ns", "epochs": 2, "learning_rate": 0.03}
 MODELS = {
     "bow": ("items", {"loss": "softmax"}),
     "history": ("links", {"encoder": "mf", "user_tower": "history"}),
@@ -54,18 +50,13 @@ def shop(home, hold_out):
     return prepare(home, *files, hold_out=hold_out, test_fraction=0.4)[0]
 
 
-def train(home, **more):
-    return training.run(RunPlan.of(complete(SMALL | more), Locations(home / "data", home / "runs")))
-
-
 @pytest.fixture(scope="module", params=MODELS)
 def exported(request, tmp_path_factory):
     """In blocks of 32 vectors, the last of which is not full."""
-    home = tmp_path_factory.mktemp(request.param)
-    hold_out, settings = MODELS[request.param]
-    dataset, record, said = shop(home, hold_out), train(home, **settings), Said()
-    more = {"top": 50, "candidates": "test", "progress": said}
-    more |= {"data_dir": home / "data", "runs_dir": home / "runs"}
+    home, (hold_out, settings) = tmp_path_factory.mktemp(request.param), MODELS[request.param]
+    folders = {"data_dir": home / "data", "runs_dir": home / "runs"}
+    dataset, record = shop(home, hold_out), train(**folders, **TRAINED | settings)
+    more = folders | {"top": 50, "candidates": "test", "progress": (said := Said())}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "BLOCK_ROWS", 32)
         meta = ncfbench.export_vectors(record.name, home / "vectors", **more)
@@ -85,7 +76,8 @@ def plain(tmp_path_factory):
     """A vector for each item, of items that are held out: these have none."""
     home = tmp_path_factory.mktemp("plain")
     shop(home, "items")
-    return train(home, encoder="mf", epochs=1)
+    more = TRAINED | {"encoder": "mf", "epochs": 1}
+    return train(home / "data", home / "runs", **more)
 
 
 def test_vectors_are_in_the_order_of_the_data(exported):

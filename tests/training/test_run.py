@@ -58,18 +58,9 @@ def test_a_run_leaves_its_records(whole, tiny):
     assert summary["full_iteration_seconds"] > 0 < summary["step_iteration_seconds"]
 
 
-def test_a_run_of_free_vectors(data_dir, tmp_path, monkeypatch):
-    """It warns first that nothing can be ranked. Planning is not charged to the checkpoint."""
-    plan, skip, said = loops.plan_capacity, skippable_clock(monkeypatch), Said()
-
-    def slow(*arguments):
-        skip(1000)
-        return plan(*arguments)
-
-    monkeypatch.setattr(loops, "plan_capacity", slow)
-    record = train(data_dir, tmp_path, progress=said, probe_every=1, **SHORT)
-    seconds = {row["line"]: row["seconds"] for row in record.ledger if row["thread"] == "main"}
-    assert seconds["initialising"] > 1000 > seconds["checkpoint"]
+def test_a_run_of_free_vectors(data_dir, tmp_path):
+    """It warns first that nothing can be ranked."""
+    record = train(data_dir, tmp_path, progress=(said := Said()), probe_every=1, **SHORT)
     assert "nothing can be ranked: mf learns" in said.texts[0]
     assert "--hold-out links, or train with --encoder bow." in said.texts[0]
     assert record.summary["test_recall_at_50"] is None
@@ -147,8 +138,8 @@ def turns_of(dataset, config, locations):
 def test_turns_by_the_clock_change_no_number(tiny, data_dir, tmp_path, monkeypatch, optimizer):
     """Cut, evaluated and continued, it ends as one that trained alone; turns take 1/16 s a step."""
     skippable_clock(monkeypatch, lambda config: 1 / 16)
-    config = complete(SMALL | {"sampler": "ns", "optimizer": optimizer, "user_tower": "history"})
-    alone = training.run(RunPlan.of(config, Locations(data_dir, tmp_path / "alone")))
+    settings = SMALL | {"sampler": "ns", "optimizer": optimizer, "user_tower": "history"}
+    alone, config = train(data_dir, tmp_path / "alone", **settings), complete(settings)
     stops = (0.0, 0.2, 0.01, 0.0, 0.4)
     for cut in (7, 10**3):
         with turns_of(tiny, config, Locations(data_dir, tmp_path / "turns")) as (turns, run):
