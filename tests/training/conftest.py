@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from support.training import train
+from support.training import quiet, train
 
 from ncfbench.data import prepare
 from ncfbench.data.store import load
@@ -24,14 +24,9 @@ def whole(data_dir, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def linked_dir(tmp_path_factory, tiny_options):
+def linked(tmp_path_factory, tiny_options):
+    """Like ``tiny``, of more items; links are held out, and some items have no other."""
     folder = tmp_path_factory.mktemp("linked")
     options = replace(tiny_options, items=600, hold_out="links")
-    prepare("synthetic", options, folder, "tiny", say=lambda text: None)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def linked(linked_dir):
-    """Like ``tiny``, of more items; links are held out, and some items have no other."""
-    return load(linked_dir, "tiny")
+    prepare("synthetic", options, folder, "tiny", say=quiet)
+    return load(folder, "tiny")

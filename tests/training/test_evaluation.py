@@ -132,9 +132,9 @@ def test_floors_and_models_have_one_figure_of_one_score(linked, tiny, monkeypatc
         np.testing.assert_array_equal(model.item_shares, floor.item_shares)
 
 
-def test_a_run_on_held_out_links_is_reported(linked_dir, tmp_path):
+def test_a_run_on_held_out_links_is_reported(linked, tmp_path):
     """No word says that items are held out."""
-    folders = ("--data-dir", linked_dir, "--runs-dir", tmp_path)
+    folders = ("--data-dir", linked.folder.parents[1], "--runs-dir", tmp_path)
     sizes = [f"--set={name}={value}" for name, value in {**SMALL, "epochs": 1}.items()]
     trained = invoke("run", *sizes, "--encoder=mf", "--sampler=ns", *folders)
     check(trained, 0)

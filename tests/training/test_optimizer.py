@@ -17,11 +17,11 @@ from ncfbench.catalog import BUILT_IN
 from ncfbench.config import complete
 from ncfbench.config.run_config import digest
 from ncfbench.errors import UsageError
-from ncfbench.models.tables import WHOLE_TABLES, kind_of, names_of
+from ncfbench.models.tables import kind_of, names_of
 from ncfbench.sampling import plan_capacity
 from ncfbench.training import optimizer as optimizers
 from ncfbench.training import rows as blocks
-from ncfbench.training.optimizer import Held, Optimizer, still_to_move, tables_by_row
+from ncfbench.training.optimizer import Optimizer, still_to_move, tables_by_row
 from ncfbench.training.state import TrainState
 from ncfbench.training.step import state_shapes
 
@@ -243,21 +243,6 @@ def test_every_table_by_id_is_declared(featured):
         ]
         assert kinds, more
         assert None not in kinds, more
-
-
-def test_weight_decay_spares_biases():
-    """A bias moves as without decay, a matrix is smaller by its share."""
-    parameters = {"dense": {"kernel": jnp.full((2, 3), 4.0), "bias": jnp.full(3, 4.0)}}
-    slopes = jax.tree.map(jnp.ones_like, parameters)
-    after = []
-    for decay in (0.0, 0.5):
-        own = Optimizer(config_of(optimizer="adam", weight_decay=decay), {})
-        state = TrainState(parameters, own.init(parameters)[0], jnp.uint32(0), {})
-        held = Held(parameters, WHOLE_TABLES, {}, state)
-        after.append(own.update(held, slopes, own.scalars()).parameters["dense"])
-    plain, decayed = after
-    np.testing.assert_array_equal(plain["bias"], decayed["bias"])
-    np.testing.assert_allclose(decayed["kernel"], plain["kernel"] - RATE * 0.5 * 4, rtol=1e-6)
 
 
 def test_a_decay_of_all_weights_is_refused():
