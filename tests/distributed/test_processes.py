@@ -7,7 +7,7 @@ import socket
 
 import pytest
 from support.processes import CHILD, SMALL, assert_same_curve, check_devices, ends, start, train
-from support.training import StopAt, Trial
+from support.training import Said, Trial
 
 from ncfbench.catalog import SAMPLERS
 from ncfbench.distributed.process_group import require_free_port
@@ -41,7 +41,7 @@ def test_a_run_continues_on_its_devices(data_dir, tmp_path, devices, small):
     whole = train(data_dir, tmp_path / "whole", **small)
     more = small | {"devices": devices}
     with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path / "cut", progress=StopAt(5), **more)
+        train(data_dir, tmp_path / "cut", progress=Said(5), **more)
     record = train(data_dir, tmp_path / "cut", **more)
     assert len(list((tmp_path / "cut").iterdir())) == 1
     assert_same_curve(record, whole)

@@ -35,14 +35,6 @@ def content_of(texts, length):
     return DeviceContent(*jax.device_put((tokens, lengths)))
 
 
-@pytest.fixture
-def folder(tmp_path, request):
-    """A data set's folder, with a checkpoint where the encoder needs one."""
-    if request.node.callspec.params["encoder"] == "bert":
-        write_checkpoint(kept_path(tmp_path, CHECKPOINT_DIGEST))
-    return tmp_path
-
-
 def towers(config, n_items=6, features=0, folder=None):
     """Towers of noise: biases begin at zero, which would hide one that is applied to padding."""
     facts = DataFacts(7, n_items, WORDS, features, folder)
@@ -58,9 +50,10 @@ TEXTS = [[1, 2, 3, 4], [], [5], [6, 6, 7, 8, 9], [2, 1], [3, 3, 3]]
 
 @pytest.mark.long_cases("(transformer|gru|bert)$")
 @pytest.mark.parametrize("encoder", [*FROM_SCRATCH, "mlp", "bert"])
-def test_an_item_depends_on_nothing_but_itself(encoder, folder):
+def test_an_item_depends_on_nothing_but_itself(encoder, tmp_path):
     """Not on slot, neighbours, longest text; a slot after the last item has no words."""
-    embed = jax.jit(towers(small(encoder), features=3, folder=folder).items)
+    write_checkpoint(kept_path(tmp_path, CHECKPOINT_DIGEST))
+    embed = jax.jit(towers(small(encoder), features=3, folder=tmp_path).items)
     features = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
     features[[0, 4]] = features[1]
     features = jax.device_put(features)

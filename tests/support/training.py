@@ -57,7 +57,6 @@ class Said(Progress):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-StopAt = Said
 AUDITED = {"dimension": 6, "word_dimension": 6, "filters": 6, "batch_size": 64, "user_l2": 0.01}
 """Settings of a small model whose audit takes a moment."""
 
@@ -140,7 +139,7 @@ def train(data_dir, runs_dir, *, again=False, progress=None, **more):
 
 def interrupt(data_dir, runs_dir, at, *, progress=None, **more):
     with pytest.raises(KeyboardInterrupt):
-        train(data_dir, runs_dir, progress=progress or StopAt(at), **more)
+        train(data_dir, runs_dir, progress=progress or Said(at), **more)
     (folder,) = runs_dir.iterdir()
     return folder
 
