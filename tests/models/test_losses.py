@@ -5,7 +5,6 @@ import math
 from itertools import islice
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -15,7 +14,7 @@ from ncfbench.catalog import LOSSES, SAMPLERS, find_sampler, losses_for
 from ncfbench.config import complete, digest, unused_settings
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.losses import make_loss
-from ncfbench.models.objective import batch_link_loss, link_loss, user_penalty
+from ncfbench.models.objective import batch_link_loss, link_loss
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, batches
 from ncfbench.sampling.batch import negative_ids
@@ -51,19 +50,6 @@ def test_pairwise_losses_by_definition(name, gamma):
     loss, scores = make_loss(complete({"loss": name} | gamma)), np.array(SCORES, np.float32)
     expected = [[PLAIN_PAIR[name](p, n, **gamma) for n in SCORES] for p in SCORES]
     np.testing.assert_allclose(loss.pair(scores[:, None], scores[None, :]), expected, 1e-5, 1e-6)
-
-
-def test_softmax_of_a_row():
-    """Zero weights stand for items that are no negatives; without any negative the loss is zero."""
-    loss = make_loss(complete({"loss": "softmax"}))
-    positive = np.array([0.3, -0.2, 0.9], np.float32)
-    negative = np.array([[0.1, 0.7], [0.5, -1.0], [0.2, 0.3]], np.float32)
-    weight = np.array([[3.0, 0.5], [0.0, 20.0], [0.0, 0.0]], np.float32)
-    losses = jax.jit(lambda *arrays: loss.rows(*arrays, None))(positive, negative, weight)
-    odds = np.sum(weight * np.exp(10 * (negative - positive[:, None])), axis=1, dtype=float)
-    expected = -np.log(1 / (1 + odds))
-    np.testing.assert_allclose(losses, expected, rtol=1e-5, atol=1e-6)
-    assert float(losses[2]) == 0
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -120,11 +106,6 @@ def test_batch_objective_in_plain_python(tiny, sampler, loss):
         shares = np.sum(16 * weight * np.exp(10 * (scores - own[:, None])), axis=1)
         expected = np.mean(np.log(shares + (loss == "softmax")))
     assert actual == pytest.approx(expected, rel=2e-5)
-
-
-def test_user_penalty_is_a_mean_of_squared_norms():
-    users = jnp.array([[3.0, 4.0], [0.0, 1.0]])
-    assert float(user_penalty(users, 0.5)) == pytest.approx(0.5 * (25 + 1) / 2)
 
 
 # The logQ corrections of the softmax, by enumeration of all batches of a small graph
