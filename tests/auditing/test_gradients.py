@@ -38,18 +38,21 @@ def dense_objective(dataset, config, trainer, parameters):
     mass = allowed * (noise if config.family != "listwise" else 1.0 * (degree > 0))[None, :]
     positive = scores[graph.link_user, graph.link_item]
     rows, mass = scores[graph.link_user], mass[graph.link_user]
+    gap = rows - positive[:, None]
+
+    def weighed(losses):
+        return jnp.sum(mass * losses, axis=1)
+
     if config.loss == "sg":
-        value = jnp.logaddexp(0, -positive) + config.lambda_ * jnp.sum(
-            mass * jnp.logaddexp(0, rows), axis=1
-        )
+        value = jnp.logaddexp(0, -positive) + config.lambda_ * weighed(jnp.logaddexp(0, rows))
     elif config.loss == "mse":
-        value = (1 - positive) ** 2 + config.lambda_ * jnp.sum(mass * rows**2, axis=1)
+        value = (1 - positive) ** 2 + config.lambda_ * weighed(rows**2)
     elif config.loss == "log":
-        value = jnp.sum(mass * jnp.logaddexp(0, 10 * (rows - positive[:, None])), axis=1)
+        value = weighed(jnp.logaddexp(0, 10 * gap))
     elif config.loss == "hinge":
-        value = jnp.sum(mass * jnp.maximum(rows - positive[:, None] + 0.1, 0), axis=1)
+        value = weighed(jnp.maximum(gap + 0.1, 0))
     else:
-        value = jnp.log1p(jnp.sum(mass * jnp.exp(10 * (rows - positive[:, None])), axis=1))
+        value = jnp.log1p(weighed(jnp.exp(10 * gap)))
     return jnp.mean(value + config.user_l2 * jnp.sum(raw[graph.link_user] ** 2, axis=1))
 
 

@@ -108,9 +108,8 @@ def test_a_taken_port_is_refused():
 
 
 AT_STOP = f"""{CHILD}
-import signal, time
+import signal
 from ncfbench.distributed.process_group import ProcessGroup
-from ncfbench.errors import DataError
 agree, stops = ProcessGroup.any, 0
 def stop(self, *flags):
     global stops

@@ -189,7 +189,6 @@ def test_what_does_not_fit_is_refused(home, pieces, checkpoint, tiny, tmp_path):
     lengths = np.full_like(pieces.texts.lengths, POSITIONS + 1)
     long = replace(pieces, texts=replace(pieces.texts, lengths=lengths))
     for dataset, digest, words in (
-        (pieces, "some/folder", "needs --set checkpoint=FOLDER"),
         (pieces, "0" * 12, "has no checkpoint 000000000000"),
         (long, checkpoint, "texts of 25 pieces"),
     ):

@@ -289,9 +289,9 @@ def test_slow_iterations_are_timed_once(seconds, tried):
 
     loop = SimpleNamespace(full_block=full_block, take_samples=samples.clear, samples=samples)
     loop.step_block = lambda iterations: None
-    iterations, found = measure.choose_iterations(loop)
+    iterations, one = measure.choose_iterations(loop)
     assert blocks == tried
-    assert found == pytest.approx(seconds)
+    assert one == pytest.approx(seconds)
     assert iterations == pytest.approx(max(0.25 / seconds, 2), abs=2)
     assert iterations % 2 == 0
 
@@ -307,15 +307,3 @@ def test_profile_from_the_command_line(data_dir, tmp_path, monkeypatch):
     assert "iid" not in done.stdout
     assert "Left out, as the loss refuses them: iid, strat." in done.stderr
     assert re.search(r"3 rounds of about \d+ s each\.", done.stderr)
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["--rounds", "2"], "3 rounds or more"),
-        (["--samplers", "iid", "--loss", "hinge"], "iid"),
-        (["--samplers", ""], "one sampler"),
-    ],
-)
-def test_what_cannot_be_profiled_is_refused(words, text):
-    check(invoke("profile", "--dataset", "tiny", *words), 2, text)
