@@ -289,9 +289,9 @@ def test_slow_iterations_are_timed_once(seconds, tried):
 
     loop = SimpleNamespace(full_block=full_block, take_samples=samples.clear, samples=samples)
     loop.step_block = lambda iterations: None
-    iterations, one = measure.choose_iterations(loop)
+    iterations, measured = measure.choose_iterations(loop)
     assert blocks == tried
-    assert one == pytest.approx(seconds)
+    assert measured == pytest.approx(seconds)
     assert iterations == pytest.approx(max(0.25 / seconds, 2), abs=2)
     assert iterations % 2 == 0
 
