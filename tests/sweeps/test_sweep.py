@@ -266,7 +266,6 @@ def test_one_cell_trains_beside_the_others(data_dir, tmp_path):
     check(trained, 0)
     rows = [(row["number"], row["status"]) for row in json.loads(trained.stdout)["cells"]]
     assert rows == [(0, "waiting"), (1, "done")]
-    check(invoke(data_dir, tmp_path, "--cell=-1"), 2, "--cell -1: the sweep has 2 cells, 0 to 1.")
 
 
 def test_ctrl_c_ends_the_command_with_130(data_dir, tmp_path, monkeypatch):
