@@ -28,6 +28,7 @@ def test_a_data_set_comes_back_as_it_was(tmp_path, tiny_options):
     for item, (row, length) in enumerate(zip(dataset.tokens_IxL, dataset.lengths, strict=True)):
         assert row[:length].tolist() == content.texts[item].tolist()
         assert not row[length:].any()
+    assert dataset.tokens_IxL.shape[1] == max(dataset.lengths)
     assert dataset.tokens_IxL.dtype == dataset.users.dtype == np.int32
     assert dataset.fingerprint == manifest["fingerprint"] == content.digest(tiny_options.stored())
 

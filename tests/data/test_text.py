@@ -4,7 +4,6 @@
 import unicodedata
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from ncfbench.data.markup import clean_latex
 from ncfbench.data.options import TextOptions
 from ncfbench.data.sources.citeulike import clean
-from ncfbench.data.text import Corpus, Texts
+from ncfbench.data.text import Corpus
 from ncfbench.data.words import tokenize
 from ncfbench.errors import DataError
 
@@ -123,10 +122,3 @@ def test_too_many_different_words(monkeypatch):
     monkeypatch.setattr("ncfbench.data.text.MOST_WORDS", 3)
     with pytest.raises(DataError, match="More than 3 different words: is this text"):
         finished([["a", "b", "c", "d"]], 1, 9)
-
-
-def test_padding():
-    texts = Texts(np.array([4, 5, 6, 7, 8], np.int32), np.array([2, 0, 3], np.int32))
-    assert texts.padded().tolist() == [[4, 5, 0], [0, 0, 0], [6, 7, 8]]
-    assert texts.padded().dtype == np.int32
-    assert [texts[item].tolist() for item in range(len(texts))] == [[4, 5], [], [6, 7, 8]]
