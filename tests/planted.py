@@ -2,7 +2,6 @@
 property of the suite.
 """
 
-from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,13 @@ SHARING = SamplerInfo(families=FAMILIES, shares_items=True, least_strata=2)
 
 
 class _Sharing(StratifiedSharingSampler):
+    """Subclasses give the faulty weights, float[b, V]."""
+
     def __init_subclass__(cls):
         cls.info = SHARING
 
-    @abstractmethod
-    def wrong(self, batch, weight):
-        """float[b, V]: the faulty weights."""
+    def ratio(self, batch):
+        return (self.noise.probability / np.maximum(self.noise.data, 1e-12))[batch.items]
 
     def assemble(self, draw, capacity=0):
         batch = super().assemble(draw, capacity)
@@ -34,17 +34,10 @@ class DistinctOnce(_Sharing):
     """Counts a distinct item once, however many links brought it."""
 
     def wrong(self, batch, weight):
-        ratio = np.zeros(weight.shape[1])
-        ratio[: batch.n_items] = (self.noise.probability / np.maximum(self.noise.data, 1e-12))[
-            batch.items[: batch.n_items]
-        ]
         strata = np.arange(len(weight)) // self.stratum_size
-        own = np.zeros_like(weight, dtype=bool)
-        for stratum in np.unique(strata):
-            rows = strata == stratum
-            own[np.ix_(rows, np.unique(batch.pos_item[rows]))] = True
-        others = np.maximum(int(batch.n_items) - own.sum(axis=1, keepdims=True), 1)
-        return (weight > 0) * ~own * ratio / others / len(weight)
+        is_own = (strata[:, None] == strata) @ np.eye(weight.shape[1])[batch.pos_item] > 0
+        others = int(batch.n_items) - is_own.sum(axis=1, keepdims=True)
+        return (weight > 0) * ~is_own * self.ratio(batch) / others / len(weight)
 
 
 class UnmaskedPairs(_Sharing):
@@ -59,8 +52,7 @@ class DiagonalKept(_Sharing):
 
     def wrong(self, batch, weight):
         counts = np.bincount(batch.pos_item, minlength=weight.shape[1])
-        ratio = (self.noise.probability / np.maximum(self.noise.data, 1e-12))[batch.items]
-        return np.broadcast_to(counts * ratio / len(weight) ** 2, weight.shape)
+        return np.tile(counts * self.ratio(batch) / len(weight) ** 2, (len(weight), 1))
 
 
 class Right(NegativeSampler):
