@@ -5,7 +5,6 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from support.training import SMALL
 
 import ncfbench
@@ -60,50 +59,34 @@ def passes(walk, handles):
     assert len(way) <= MOST[walk]
 
 
-@pytest.fixture
-def opened(data_dir, tmp_path):
+def test_walks_pass_few_files(data_dir, tmp_path):
+    """A batch from the sampler's draw to the updated state, with all that JAX traces; a probe from
+    the parameters, by a row of the curve with its recall, to the files; a resumed run from its
+    folder to the state and the records that it continues.
+    """
     plan = RunPlan.of(complete(SMALL | {"sampler": "ns"}), Locations(data_dir, tmp_path))
-    return lambda: Run(plan, Ledger(), Progress(), lambda: False)
-
-
-def test_a_batch_passes_few_files(opened):
-    run = opened()
+    run = Run(plan, Ledger(), Progress(), lambda: False)
     with passes("A batch", lambda value: isinstance(value, (Batch, Draw, Held, TrainState))):
         run._loop.full_block(1)
-    run.close()
-
-
-def test_a_probe_passes_few_files(opened):
-    """From the parameters, by a row of the curve with its recall, to the files."""
-    run = opened()
     next(epochs for epochs in train(run) if epochs == 1)
     run.save()
-    parameters = run._loop.state.parameters
+    parameters, folder = run._loop.state.parameters, run.recorder.folder
 
-    def handles(value):
+    def is_of_probe(value):
         rows = value if isinstance(value, list) else [value]
         is_row = bool(rows) and isinstance(rows[0], dict) and "probe_loss" in rows[0]
         return is_row or isinstance(value, Evaluation) or value is parameters
 
-    with passes("A probe", handles):
+    with passes("A probe", is_of_probe):
         run.record()
         run.recorder.write("running", run.iteration)
     run.close()
 
-
-def test_a_resumed_run_passes_few_files(opened):
-    """From its folder to the state and the records that it continues."""
-    run = opened()
-    next(train(run))
-    run.save()
-    run.close()
-    folder = run.recorder.folder
-
-    def handles(value):
+    def is_resumed(value):
         is_path = isinstance(value, Path) and value.is_relative_to(folder)
         return is_path or isinstance(value, (Checkpoints, RunRecord, Saved))
 
-    with passes("A resumed run", handles):
-        resumed = opened()
+    with passes("A resumed run", is_resumed):
+        resumed = Run(plan, Ledger(), Progress(), lambda: False)
     assert resumed.iteration > 0
     resumed.close()
