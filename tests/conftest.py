@@ -92,25 +92,10 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory):
-    """Nothing goes into the user's cache, from processes that tests start neither."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_waiting_for_the_disk():
-    """No test needs its files after a power cut, and a sync takes longer than most writes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda descriptor: None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _compile_once(tmp_path_factory):
-    """Many tests compile the same small programs; keep them for the session, for all of its
-    processes.
+def _own_files(tmp_path_factory):
+    """Nothing goes into the user's cache, from processes that tests start neither. Nor does a test
+    wait for the disk: none needs its files after a power cut, and a sync takes longer than most
+    writes. What many compile is kept for the session, for all of its processes.
     """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
@@ -118,6 +103,10 @@ def _compile_once(tmp_path_factory):
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 def _put(self, key, value):
@@ -144,9 +133,9 @@ def _once():
 
     def command(app):
         """A copy: a command that a plug-in has flags of takes them on."""
-        made = copy(made_once(app))
-        made.commands = {name: copy(each) for name, each in made.commands.items()}
-        return made
+        group = copy(made_once(app))
+        group.commands = {name: copy(command) for name, command in group.commands.items()}
+        return group
 
     made_once = cache(get_command)
     read_anew, contents = tables._read, dict[bytes, pa.Table]()
@@ -158,22 +147,15 @@ def _once():
 
 
 @pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch):
+def _alone(monkeypatch):
+    """Tests print the same whatever the user has set and the machine does, and none runs a step
+    that another one traced, with what that one patched.
+    """
     for name in ("NCFBENCH_DATA_DIR", "NCFBENCH_RUNS_DIR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(autouse=True)
-def _own_programs():
-    """No test runs a step that another one traced, with what that one patched."""
+    monkeypatch.setattr(contention.OtherPrograms, "cores", lambda self: 0.0)
     yield
     program_of.cache_clear()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_else_is_busy(monkeypatch):
-    """Tests print the same whatever else the machine does."""
-    monkeypatch.setattr(contention.OtherPrograms, "cores", lambda self: 0.0)
 
 
 @pytest.fixture
