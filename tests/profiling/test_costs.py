@@ -16,7 +16,6 @@ from support.training import Trial, shorten
 from ncfbench.catalog import find_sampler
 from ncfbench.config import complete
 from ncfbench.errors import DataError
-from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import measure
 from ncfbench.profiling import profile as profiling
 from ncfbench.profiling.batches import BatchMaker, calibration_points, spaced_sizes
@@ -27,7 +26,6 @@ from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Listed, negative_ids
 from ncfbench.storage import schemas, tables
-from ncfbench.training.step import Trainer
 
 SMALL = {"dataset": "tiny", "encoder": "mf", "dimension": 8, "batch_size": 32, "negatives": 4}
 IID = Counts(users=160, items=150, interactions=160, kind="vectors")
@@ -110,24 +108,6 @@ def test_a_constructed_batch_has_its_counts(tiny, counts):
         ):
             named = np.concatenate([np.ravel(each) for each in slots])
             assert set(named) == set(range(size)), "every slot is named"
-
-
-@pytest.mark.long
-def test_slots_without_links_are_embedded_all_the_same(tiny):
-    """Ten times the slots of the same links: ten times the operations of the convolution."""
-    more = {"encoder": "cnn", "convolution": "plain", "sampler": "ns", "filters": 10}
-    config = complete(SMALL | more)
-    maker, content = BatchMaker(tiny.graph, config), DeviceContent.of(tiny)
-    trainer, state = Trainer.create(config, tiny)
-    flops = {}
-    for items in (16, 160):
-        batch = maker.batch(Counts(32, items, 160, "vectors"))
-        batch.pos_item[:] = 0
-        batch.negatives.item[:] = 1
-        step = trainer.trace(state, trainer.layout.put(batch), content).lower().compile()
-        flops[items] = step.cost_analysis()["flops"]
-    convolution = 2 * tiny.tokens_IxL.shape[1] * 3 * 50 * 10
-    assert flops[160] - flops[16] > 0.9 * 2 * 144 * convolution
 
 
 def test_steps_train_with_one_state(tiny, monkeypatch):
