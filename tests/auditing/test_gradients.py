@@ -38,21 +38,16 @@ def dense_objective(dataset, config, trainer, parameters):
     mass = allowed * (noise if config.family != "listwise" else 1.0 * (degree > 0))[None, :]
     positive = scores[graph.link_user, graph.link_item]
     rows, mass = scores[graph.link_user], mass[graph.link_user]
-    gap = rows - positive[:, None]
-
-    def weighed(losses):
-        return jnp.sum(mass * losses, axis=1)
-
-    if config.loss == "sg":
-        value = jnp.logaddexp(0, -positive) + config.lambda_ * weighed(jnp.logaddexp(0, rows))
-    elif config.loss == "mse":
-        value = (1 - positive) ** 2 + config.lambda_ * weighed(rows**2)
-    elif config.loss == "log":
-        value = weighed(jnp.logaddexp(0, 10 * gap))
-    elif config.loss == "hinge":
-        value = weighed(jnp.maximum(gap + 0.1, 0))
-    else:
-        value = jnp.log1p(weighed(jnp.exp(10 * gap)))
+    gap, lambda_ = rows - positive[:, None], config.lambda_
+    positive_loss, negative_losses = {
+        "sg": lambda: (jnp.logaddexp(0, -positive), lambda_ * jnp.logaddexp(0, rows)),
+        "mse": lambda: ((1 - positive) ** 2, lambda_ * rows**2),
+        "log": lambda: (0, jnp.logaddexp(0, 10 * gap)),
+        "hinge": lambda: (0, jnp.maximum(gap + 0.1, 0)),
+        "softmax": lambda: (0, jnp.exp(10 * gap)),
+    }[config.loss]()
+    value = positive_loss + jnp.sum(mass * negative_losses, axis=1)
+    value = jnp.log1p(value) if config.loss == "softmax" else value
     return jnp.mean(value + config.user_l2 * jnp.sum(raw[graph.link_user] ** 2, axis=1))
 
 
