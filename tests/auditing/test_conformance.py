@@ -8,6 +8,7 @@ from itertools import count, product
 import numpy as np
 import pytest
 from support.cli import check, invoke
+from support.enumeration import LOSS_OF_FAMILY
 from support.training import AUDITED
 
 from ncfbench.auditing.audit import audit_samplers
@@ -22,7 +23,6 @@ from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import negative_ids
 from ncfbench.storage import schemas, tables
 
-LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 NOISES = ("unigram", "uniform", "0.75")
 LONG = pytest.mark.long
 

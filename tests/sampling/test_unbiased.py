@@ -8,7 +8,7 @@ of the softmax is unbiased.
 
 import numpy as np
 import pytest
-from support.enumeration import all_draws, batch_objective, exact_objective
+from support.enumeration import LOSS_OF_FAMILY, all_draws, batch_objective, exact_objective
 
 from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.config import complete
@@ -23,7 +23,6 @@ SIZES = {
     "strat-ns": (4, 2, 1),
     "mixed-ns": (3, 1, 1),
 }
-LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 
 
 def configure(sampler, family="pointwise", **more):

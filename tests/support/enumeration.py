@@ -13,6 +13,7 @@ from ncfbench.sampling.batch import Listed
 
 SCORES = np.array([[0.3, -1.2, 0.8], [-0.5, 0.9, 0.1]])
 LAMBDA = 3.0
+LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 
 
 def positive_loss(score):
