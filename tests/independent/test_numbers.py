@@ -1,5 +1,6 @@
 """Kept tables and printed figures beside a computation that shares nothing with the program."""
 
+import itertools
 import math
 from functools import cache
 from pathlib import Path
@@ -74,16 +75,21 @@ def test_the_answer_on_six_data_sets(name):
     by, error = records.above(arm, best)
     passed = f", {records.seconds_above(arm, best, error):.1f} s" if by > 2 * error else ""
     assert trained == f"{recall:.3f} ± {records.error_of([run.chosen for run in arm]):.3f}{passed}"
-    blends = [row for run in arm for row in run.tables["blend"]]
-    assert {row["floor"] for row in blends} == {best["floor"]}
-    for row in blends:
+    of_floors = {}
+    for row in (row for run in arm for row in run.tables["blend"]):
+        of_floors.setdefault(row["floor"], []).append(row)
+    # One floor for all seeds, of those that all of them are blended with.
+    whole = [rows for rows in of_floors.values() if len(rows) == len(arm)]
+    assert len(whole) >= 2
+    blends = max(whole, key=lambda rows: np.mean([row[VALIDATION] for row in rows]))
+    for row in itertools.chain(*whole):
         # The weight is the best of eleven by validation links, of equal ones the nearest to a half.
         tried = dict(zip(row["weights"], row["heights"], strict=True))
         assert [*tried] == [step / 10 for step in range(11)]
         most = [weight for weight, height in tried.items() if height == max(tried.values())]
         assert row["weight"] == min(most, key=lambda weight: abs(weight - 0.5))
         assert row[VALIDATION] == max(tried.values())
-        assert tried[0.0] == pytest.approx(best[VALIDATION], abs=1e-3)
+        assert tried[0.0] == pytest.approx(floors[row["floor"]][VALIDATION], abs=1e-3)
         assert row[RECALL] == pytest.approx(np.mean(row["test_user_recalls"]), abs=1e-6)
     recall = np.mean([row[RECALL] for row in blends])
     assert both == f"{recall:.3f} ± {records.error_of(blends):.3f}"
