@@ -177,29 +177,6 @@ def _chosen(answer):
     return [document, cells, table.title, table.notes]
 
 
-def test_seconds_of_item_features_come_before_training(answer):
-    arms = []
-    for arm in answer.arms:
-        runs = arm.runs.items()
-        later = {seed: replace(run, feature_seconds=3.0) for seed, run in runs}
-        arms.append(replace(arm, runs=later))
-    waited = with_floors(answer, judged_floor("profile", 0.35, 3.5), arms=arms)
-    assert cells_of(waited)[0][1] == "5.89"
-    document = document_of(waited)
-    assert document["feature_seconds"] == 3.0
-    assert document["floors"][0]["passed_after_seconds"] == pytest.approx(6)
-
-
-def test_the_headline_says_what_to_use_and_why(answer):
-    said = summary.headline(answer)
-    assert said.startswith("To train, use --encoder cnn --loss sg --sampler strat-ns --batch-size")
-    assert (
-        "It reaches recall@50 0.38 on validation links (chance: 0.001) in 2.89 s (0.95 of the best"
-        " that was reached), and 0.4 within 4 s." in said
-    )
-    assert "Recall@50 of test links: 0.400 ± 0.005 at epoch 4." in said
-
-
 def test_what_is_trained_on_is_what_is_deployed(answer):
     """The seed whose recall of validation links is the larger."""
     first, second = answer.best.runs.values()
