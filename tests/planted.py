@@ -56,11 +56,8 @@ class DiagonalKept(_Sharing):
 
 
 class Right(NegativeSampler):
-    """Negative Sampling, under another name, and its subclasses: each with a record of its own.
-
-    Attributes:
-        changed: returns a batch with the fault.
-        redrawn: returns draws with the fault, from the number of the first one on.
+    """Negative Sampling, under another name, and its subclasses, each with a record of its own and
+    a fault in batches, or in draws from the number of the first one on.
     """
 
     info = LISTED

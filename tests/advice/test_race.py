@@ -64,10 +64,8 @@ class Cost:
 
 
 class Run:
-    """Stands for an open run: it moves a clock, and keeps its records in memory.
-
-    Attributes:
-        law: the recall of a run after some seconds of training; not a number where it diverges.
+    """Stands for an open run: it moves a clock, and keeps its records in memory. Its recall follows
+    from seconds of training by a law; it is not a number where the run diverges.
     """
 
     now, law, costs, records = 0.0, hidden, {}, {}

@@ -199,11 +199,8 @@ class FakeProcess(Process):
 
 
 class World(Event):
-    """Virtual time, in which commands print lines: the event that the arms of a race wait for.
-
-    Attributes:
-        scripts: by command, what it does, each with the seconds of running after which it does it.
-        begun: the commands that were started, in order.
+    """Virtual time, in which commands that begin do what their scripts say, each after some seconds
+    of running: the event that the arms of a race wait for.
     """
 
     def __init__(self):

@@ -113,10 +113,8 @@ class Trial:
         return float(value), gradient
 
     def check_audit(self, config=None):
-        """The audit's mean gradient of two batches is that of the step that trains.
-
-        Args:
-            config: of another sampler, for the same model and loss.
+        """The audit's mean gradient of two batches is that of the step that trains, also by the
+        sampler of another configuration.
         """
         embedder, parameters, config = self.embedder, self.parameters, config or self.config
         two = [*islice(batches(self.graph, config, Streams(1)), 2)]
@@ -145,9 +143,7 @@ def interrupt(data_dir, runs_dir, at, *, progress=None, **more):
 
 
 def recommend(folder, *, data_dir, count=50, said=None):
-    """Export a run's vectors into a folder of its own, with each user's best items of the test;
-    return that folder.
-    """
+    """Export a run's vectors with each user's best items of the test, and return their folder."""
     more = {"top": count, "candidates": "test", "again": True, "data_dir": data_dir}
     export_vectors(folder, folder / "vectors", progress=said, **more)
     return folder / "vectors"
@@ -253,9 +249,9 @@ def store_prepared(preparation, data_dir, name, source="synthetic"):
 def content_of(users, items, split, n_users, **more):
     """Links of users and items of these splits; by default every item has the one word."""
     ones = np.ones(len(split), np.int32)
-    ends = {"users": np.array(users, np.int32), "items": np.array(items, np.int32)}
-    usual = {"texts": Texts(ones, ones), "vocabulary": ("a",), "split": np.array(split, np.uint8)}
-    return Content(n_users=n_users, **(usual | ends | more))
+    usual = {"users": np.array(users, np.int32), "items": np.array(items, np.int32)}
+    usual |= {"texts": Texts(ones, ones), "vocabulary": ("a",), "split": np.array(split, np.uint8)}
+    return Content(n_users=n_users, **(usual | more))
 
 
 NAMES = tuple(SAMPLERS)
