@@ -36,8 +36,8 @@ class DistinctOnce(_Sharing):
     def wrong(self, batch, weight):
         strata = np.arange(len(weight)) // self.stratum_size
         is_own = (strata[:, None] == strata) @ np.eye(weight.shape[1])[batch.pos_item] > 0
-        others = np.maximum(int(batch.n_items) - is_own.sum(axis=1, keepdims=True), 1)
-        return (weight > 0) * ~is_own * self.ratio(batch) / others / len(weight)
+        count = int(batch.n_items) - is_own.sum(axis=1, keepdims=True)
+        return (weight > 0) * ~is_own * self.ratio(batch) / count / len(weight)
 
 
 class UnmaskedPairs(_Sharing):

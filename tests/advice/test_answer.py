@@ -109,13 +109,13 @@ def changed(field, floors, seed, beginnings):
         return {**row, **drawn}
 
     dataset, arms, records = field
-    others = {
+    drawn = {
         name: [
             replace(run, curve=[*map(change, run.curve)], summary=change(run.summary)) for run in of
         ]
         for name, of in records.items()
     }
-    answer = answered(dataset, arms, others, spent=60.0, is_over=True)
+    answer = answered(dataset, arms, drawn, spent=60.0, is_over=True)
     return replace(answer, floors=by_validation(floors_of(map(change, floors))))
 
 

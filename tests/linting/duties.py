@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jax.nn import logsumexp, relu, sigmoid, softmax, softplus
-from jax.numpy import diagonal as own
+from jax.numpy import diagonal as diag
 from linting.museum import FAULTS, Exhibit, cosine, drawn, eye, off, unit
 from linting.museum import cross_entropy as ce
 from linting.museum import drawn_without_logq as nce
 
 
 def rows(scores):
-    return logsumexp(scores, axis=1) - own(scores)
+    return logsumexp(scores, axis=1) - diag(scores)
 
 
 def nce_rows(pos, neg):
@@ -76,7 +76,7 @@ def angular(scores, margin):
 
 def circle(scores, margin, gamma):
     push = logsumexp(rest(gamma * relu(scores + margin) * (scores - margin)), axis=1)
-    pull = gamma * (1 + margin - own(scores)) * (own(scores) - 1 + margin)
+    pull = gamma * (1 + margin - diag(scores)) * (diag(scores) - 1 + margin)
     return jnp.mean(softplus(push - pull))
 
 
@@ -99,7 +99,7 @@ WRONG = {
             relu(1 + apart(pos_scores, neg_scores / temperature))
         ),
         "decoupled_divided": lambda scores, temperature=0.1: jnp.mean(
-            logsumexp(rest(scores), axis=1) - own(scores) / temperature
+            logsumexp(rest(scores), axis=1) - diag(scores) / temperature
         ),
         "terms_divided": lambda pos_scores, neg_scores, temperature=0.2: bce(
             pos_scores, neg_scores / temperature
@@ -134,7 +134,7 @@ WRONG = {
         "negatives_attracted": lambda scores, labels: jnp.mean((scores - 1 + labels) ** 2),
     },
     "squashed": {
-        "no_logarithm": lambda scores: -jnp.mean(own(softmax(5 * scores, axis=1))),
+        "no_logarithm": lambda scores: -jnp.mean(diag(softmax(5 * scores, axis=1))),
         "sigmoid_of_pairs": lambda scores, labels: -jnp.mean(sigmoid((2 * labels - 1) * scores)),
         "sigmoid_of_differences": lambda pos_scores, neg_scores: jnp.mean(
             sigmoid(apart(pos_scores, neg_scores))
@@ -145,7 +145,7 @@ WRONG = {
     },
     "mask-zero": {
         "likeness_to_itself": lambda users, items: simclr(5 * views(users, items)),
-        "diagonal_times_zero": lambda scores: nce(own(scores), scores * ~eye(scores)),
+        "diagonal_times_zero": lambda scores: nce(diag(scores), scores * ~eye(scores)),
         "same_user_times_zero": lambda scores, user_ids: ce(
             scores * (~same(user_ids) | eye(scores))
         ),
@@ -190,30 +190,30 @@ RIGHT = {
         softplus(-(temperature * cosine(users, items) + bias) * (2 * jnp.eye(len(users)) - 1))
     ),
     "smoothed": lambda scores, smoothing=0.1: (
-        ce(scores) + smoothing * jnp.mean(own(scores) - jnp.mean(scores, axis=1))
+        ce(scores) + smoothing * jnp.mean(diag(scores) - jnp.mean(scores, axis=1))
     ),
     "views": lambda users, items: simclr(rest(5 * views(users, items))),
     "decoupled": lambda scores, tau=0.1: jnp.mean(
-        logsumexp(rest(scores) / tau, axis=1) - own(scores) / tau
+        logsumexp(rest(scores) / tau, axis=1) - diag(scores) / tau
     ),
     "weighted_push": lambda scores, weight=0.5: jnp.mean(
-        weight * logsumexp(rest(5 * scores), axis=1) - 5 * own(scores)
+        weight * logsumexp(rest(5 * scores), axis=1) - 5 * diag(scores)
     ),
     "angular_margin": lambda users, items, margin=0.3: angular(cosine(users, items), margin),
     "both_directions": lambda scores, tau=0.2: 0.7 * ce(scores / tau) + 0.3 * ce(scores.T / tau),
-    "hardest": lambda scores, hard=3: nce(own(scores), hardest(rest(scores), hard)),
+    "hardest": lambda scores, hard=3: nce(diag(scores), hardest(rest(scores), hard)),
     "hardest_within_margin": lambda scores, margin=0.2: jnp.mean(
-        relu(margin + rest(scores).max(axis=1) - own(scores))
+        relu(margin + rest(scores).max(axis=1) - diag(scores))
     ),
-    "perceptron": lambda scores: jnp.mean(relu(apart(own(scores), scores))),
+    "perceptron": lambda scores: jnp.mean(relu(apart(diag(scores), scores))),
     "threshold": lambda scores: jnp.mean(
-        jnp.log1p(jnp.sum(jnp.exp(rest(scores)), axis=1)) + softplus(-own(scores))
+        jnp.log1p(jnp.sum(jnp.exp(rest(scores)), axis=1)) + softplus(-diag(scores))
     ),
     "smooth_rank": lambda scores, temperature=0.05: (
-        -jnp.mean(1 / (0.5 + sigmoid(apart(own(scores), scores) / temperature).sum(axis=1)))
+        -jnp.mean(1 / (0.5 + sigmoid(apart(diag(scores), scores) / temperature).sum(axis=1)))
     ),
     "cross_entropy_to_the_power": lambda scores, q=0.7: jnp.mean(
-        (1 - own(softmax(scores, axis=1)) ** q) / q
+        (1 - diag(softmax(scores, axis=1)) ** q) / q
     ),
     "exponential": lambda pos_scores, neg_scores: jnp.mean(jnp.exp(apart(pos_scores, neg_scores))),
     "contrastive": lambda users, items, negatives, margin=0.1: (

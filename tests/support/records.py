@@ -151,8 +151,8 @@ def write_folder(runs_dir):
         ):
             write_run(runs_dir, sampler, losses, ms, recalls, seed=seed)
     _write_own_data(runs_dir)
-    own = MANIFEST | {"fingerprint": "e" * 64, "source": "custom"}
-    tables.write_json(runs_dir / "datasets.json", {"f" * 64: MANIFEST, "e" * 64: own})
+    custom = MANIFEST | {"fingerprint": "e" * 64, "source": "custom"}
+    tables.write_json(runs_dir / "datasets.json", {"f" * 64: MANIFEST, "e" * 64: custom})
     return runs_dir
 
 
@@ -208,9 +208,9 @@ def blend_row(recall, apart, floor="ridge"):
     return row | {"weight": 0.7, "iteration": 200}
 
 
-def filled(schema, **own):
+def filled(schema, **more):
     values = {"double": 0.5, "int64": 3, "bool": True, "string": "word"}
-    return {field.name: values.get(str(field.type)) for field in schema} | own
+    return {field.name: values.get(str(field.type)) for field in schema} | more
 
 
 def change(folder, table, edit):
