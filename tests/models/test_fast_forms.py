@@ -139,12 +139,9 @@ def gradients(pool, arrays, texts, weights):
     return [value, *by_array]
 
 
-compiled = jax.jit(gradients, static_argnums=0)
-
-
-def assert_agree(arrays, texts, rng, *, is_anew=False):
-    """JAX caches by the function what it traced: ``is_anew`` where a constant has changed."""
-    both = jax.jit(lambda *given: gradients(*given), static_argnums=0) if is_anew else compiled
+def assert_agree(arrays, texts, rng):
+    """Compiled anew, for JAX caches what it traced by the function, and a constant may change."""
+    both = jax.jit(lambda *given: gradients(*given), static_argnums=0)
     weights = rng.normal(size=(len(texts.items), len(arrays[2]))).astype(np.float32)
     plain, projected = (both(pool, arrays, texts, weights) for pool in (plain_pool, projected_pool))
     names = ("value", "table", "kernel", "bias")
@@ -203,4 +200,4 @@ def test_no_cell_is_numbered_beyond_int32(monkeypatch):
     assert f"f32[{cells}]" in program()
     monkeypatch.setattr(cnn, "MOST_CELLS", cells - 1)
     assert f"f32[{cells}]" not in program()
-    assert_agree(arrays, texts, rng, is_anew=True)
+    assert_agree(arrays, texts, rng)
