@@ -36,7 +36,7 @@ class DistinctOnce(_Sharing):
     def wrong(self, batch, weight):
         strata = np.arange(len(weight)) // self.stratum_size
         is_own = (strata[:, None] == strata) @ np.eye(weight.shape[1])[batch.pos_item] > 0
-        count = int(batch.n_items) - is_own.sum(axis=1, keepdims=True)
+        count = np.maximum(int(batch.n_items) - is_own.sum(axis=1, keepdims=True), 1)
         return (weight > 0) * ~is_own * self.ratio(batch) / count / len(weight)
 
 
