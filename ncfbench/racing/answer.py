@@ -13,9 +13,10 @@ from ncfbench.racing.race import STAYED
 from ncfbench.statistics.curves import Curve
 from ncfbench.statistics.seeds import Curves, Ratio, status_beside, times_to_level
 
-FINISHED = ("recommended", "tied", "lower", "slower", "alone")
+FINISHED = ("recommended", "tied", "lower", "undecided", "slower", "alone")
 """Statuses of arms that stayed to the end. Lower: sooner at the level than the recommended one, but
-its best is lower. Alone: others had no time or memory to print a line.
+its best is lower. Undecided: it trained for less than that took. Alone: others had no time or
+memory to print a line.
 """
 ORDER = (*FINISHED, "left", "diverged", "failed", "not begun")
 """Statuses of arms, in the order of the answer."""
@@ -94,6 +95,11 @@ class Answer:
         return [result for result in self.results if result.status == "tied"]
 
     @property
+    def is_decided(self) -> bool:
+        """Whether all that stayed trained for as long as the recommended one took."""
+        return all(result.status != "undecided" for result in self.results)
+
+    @property
     def top(self) -> ArmResult | None:
         """The arm of the best value, of those that can be the answer."""
         known = [result for result in self.stayed if result.curve]
@@ -133,8 +139,11 @@ def make_answer(
         if result is best:
             status = "recommended"
         elif best is not None and level is not None:
-            behind = times_to_level(best.runs, result.runs, level)
-            status = status_beside(status, behind)
+            if result.seconds is not None:
+                behind = times_to_level(best.runs, result.runs, level)
+            clock = result.curve.clock if result.curve else math.inf
+            had_time = result.arm.status is Status.ENDED or clock >= (best.seconds or 0.0)
+            status = status_beside(status, behind, had_time=had_time)
         elif status == "tied":
             status = "alone" if is_alone else "slower"
         results[index] = replace(result, behind=behind, status=status)

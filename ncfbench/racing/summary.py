@@ -40,8 +40,9 @@ def headline(answer: Answer) -> str:
         began = "that of chance" if is_chance else "where arms began"
         why = f"{SHARE:.0%} of the way from {start}, {began}, to the best, {highest}"
     at_most = "at most " if best.is_at_most else ""
+    use = "Use" if answer.is_decided else "NO ANSWER YET; so far use"
     parts = [
-        f"Use {best.name}: it reaches {answer.question.metric.name} {level} ({why}) in {at_most}"
+        f"{use} {best.name}: it reaches {answer.question.metric.name} {level} ({why}) in {at_most}"
         f"{three_digits(best.seconds)} s of training.",
         _next_one(answer, best),
     ]
@@ -255,7 +256,7 @@ def _text(answer: Answer, level: float) -> str:
 
 def _seconds(result: ArmResult) -> str:
     if result.seconds is None:
-        return "never" if result.status == "slower" else "-"
+        return {"slower": "never", "undecided": "not yet"}.get(result.status, "-")
     return f"{'< ' if result.is_at_most else ''}{three_digits(result.seconds)}"
 
 

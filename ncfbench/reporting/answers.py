@@ -27,6 +27,7 @@ from ncfbench.runs.curves import curves_of
 from ncfbench.runs.folder import are_interleaved
 from ncfbench.runs.labels import NO_CHOICES, choices_label, seeds_label
 from ncfbench.statistics.intervals import QUALITY_SPREAD
+from ncfbench.statistics.ranking import NEAR
 from ncfbench.statistics.speedups import BUSY_SPREAD
 
 FALLING = 0.03
@@ -207,15 +208,31 @@ def worth(answer: Answer) -> list[Worth]:
 
 
 def _answer(runs: Sequence[Run], floors: Sequence[FloorResult]) -> Answer | None:
-    """Return the answer of a data set's runs; None where none has recall and comparable times."""
+    """Return the answer of a data set's runs in the newest environment of those whose best arm is
+    about as good as that of all; None where no run has recall and comparable times.
+    """
     runs = [run for run in runs if run.evaluated(TEST_RECALL) and not run.is_simulated]
-    if not runs:
-        return None
-    newest = max(runs, key=lambda run: str(run.environment.get("time"))).environment
-    here = [run for run in runs if run.environment["key"] == newest["key"]]
+    runs = sorted(runs, key=lambda run: str(run.environment.get("time")), reverse=True)
+    alike = grouped(runs, lambda run: run.environment["key"]).values()
+    answers = [_answer_alike(of_key, len(runs) - len(of_key), floors) for of_key in alike]
+    answers = [answer for answer in answers if answer.split == "validation"] or answers
+    tops = [
+        max((-arm.level for arm in answer.arms if not arm.has_diverged), default=-math.inf)
+        for answer in answers
+    ]
+    near = (answer for answer, top in zip(answers, tops, strict=True) if top >= NEAR * max(tops))
+    return next(near, None)
+
+
+def _answer_alike(here: Sequence[Run], left: int, floors: Sequence[FloorResult]) -> Answer:
+    """Return the answer of runs of one environment.
+
+    Args:
+        left: number of those of others.
+    """
     arms = _arms_of(here)
     reasons = []
-    if left := len(runs) - len(here):
+    if left:
         text = f"{counted(left, 'run')} of another machine or environment left out."
         reasons.append(Caveat("other_machine", text))
     if left := len(here) - sum(map(len, arms)):

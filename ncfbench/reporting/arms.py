@@ -38,7 +38,8 @@ class Arm:
         runs: its rows of the frame ``arms``, by seed.
         measured: its curves in what decides.
         status: recommended, tied, slower, or lower where it is sooner and its best is lower; left,
-            diverged, failed or not begun in a race; undecided where no arm is recommended.
+            diverged, failed or not begun in a race; undecided where no arm is recommended, or this
+            one trained for less than that took.
         reason: why it left a race.
         seconds: None if it never came to the level.
         seeds: those that decide; the first one where none is named.
@@ -221,10 +222,12 @@ def rank_soonest(
             arm = replace(able[best], status="recommended", expected=1.0)
         else:
             arm = able.get(index) or arm.to_level(level)
-            if index in able:
+            if index in able and arm.seconds is not None:
                 behind = times_to_level(able[best].measured, arm.measured, level)
             expected = math.inf if behind is None else behind.value
-            status = status_beside(arm.status, behind)
+            needed = able[best].seconds or 0.0
+            had_time = not arm.has_run or arm.curve.clock >= needed
+            status = status_beside(arm.status, behind, had_time=had_time)
             arm = replace(arm, behind=behind, status=status, expected=expected)
         ranked.append(arm)
     return ranked, level

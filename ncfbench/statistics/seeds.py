@@ -93,14 +93,17 @@ def times_to_level(one: Curves, other: Curves, level: float) -> Ratio | None:
     return one.ratio(other, logs)
 
 
-def status_beside(status: str, behind: Ratio | None) -> str:
+def status_beside(status: str, behind: Ratio | None, *, had_time: bool) -> str:
     """Return the status of an arm, given how the recommended one compares: a clear gap is no tie.
 
     Args:
         behind: how many times sooner the recommended one is; None where it alone is there.
+        had_time: whether the arm trained for as long as the recommended one took.
     """
     if status != "tied":
         return status
+    if behind is None and not had_time:
+        return "undecided"
     if behind is None or behind.lower > 1:
         return "slower"
     return "lower" if behind.upper < 1 else "tied"

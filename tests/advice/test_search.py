@@ -211,6 +211,18 @@ def test_one_that_is_sooner_and_ends_lower_is_no_tie():
     assert ranked(curves)[0] == statuses
 
 
+def test_an_arm_that_never_comes_there_is_no_tie():
+    """Though one of its seeds does; one that trained for less than the best took may yet come."""
+    best, half = curve([0.0, 0.5, 0.6]), curve([0.0, 0.4, 0.41])
+    curves = {"best": Curves({0: best.curves[0], 1: best.curves[0]})}
+    curves["never"] = Curves({0: best.curves[0], 1: half.curves[0]})
+    curves["not yet"] = curve([0.0, 0.4, 0.41], 0.1)
+    statuses, _ = ranked({name: curves[name] for name in ("best", "never")})
+    assert statuses == {"best": "recommended", "never": "slower"}
+    statuses, _ = ranked({"best": best, "not yet": curves["not yet"], "never": half})
+    assert statuses == {"best": "recommended", "not yet": "undecided", "never": "slower"}
+
+
 def test_times_to_a_level_count_features():
     one, other = curve([0.0, 1.0], 2.0), curve([0.0, 1.0], 1.0, features=5.0)
     ratio = times_to_level(one, other, -0.5)

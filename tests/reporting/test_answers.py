@@ -129,7 +129,7 @@ def test_arms_without_a_common_seed_are_compared_by_means(tmp_path):
 
 def test_other_machines_and_diverged_arms_stay_out(tmp_path):
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], time="2026-02-02")
-    write_run(tmp_path, "ns", [9, 4, 2], 1, [0, 0.9, 0.9], encoder="bow", key="another")
+    write_run(tmp_path, "ns", [9, 4, 2], 1, [0, 0.3, 0.301], encoder="bow", key="another")
     write_run(tmp_path, "ns", [9, 1], 1, [0, 0.9], loss="log", status="diverged")
     write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax")
     answer = answer_of(tmp_path)
@@ -138,6 +138,11 @@ def test_other_machines_and_diverged_arms_stay_out(tmp_path):
     assert codes_of(answer)[0] == "other_machine"
     expected = ["decided_by_test", "undertrained", "few_seeds", "not_interleaved"]
     assert codes_of(answer)[1:] == expected
+    # Where another machine has more recall, the answer is about its runs.
+    write_run(tmp_path, "ns", [9, 4, 2], 1, [0, 0.3, 0.31], encoder="mlp", key="another")
+    answer = answer_of(tmp_path)
+    assert answer.best.config.encoder in ("bow", "mlp")
+    assert {arm.config.encoder for arm in answer.arms} == {"bow", "mlp"}
 
 
 @pytest.mark.parametrize("dataset", ["citeulike", "movielens"])

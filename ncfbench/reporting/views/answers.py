@@ -253,6 +253,7 @@ def floor_rows(answer: Answer) -> list[dict[str, Any]]:
 def _reached(row: Mapping[str, Any]) -> str:
     """Return the seconds to the level, or why there are none."""
     seconds, words = row.get("seconds", row["seconds_to_level"]), {"left": "left", "both": "-"}
+    words["undecided"] = "not yet"
     return words.get(row["status"], "never") if seconds is None else three_digits(seconds)
 
 
