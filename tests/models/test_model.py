@@ -219,17 +219,6 @@ def test_a_bare_bag_has_the_length_of_its_words():
         small("bow", bare_bag=True)
 
 
-def test_other_losses_score_unit_vectors():
-    """Users' and items' alike; the users' raw vectors are there too, for their penalty."""
-    content = content_of(TEXTS, 6)
-    for loss, unit in (("hinge", True), ("softmax", True), ("sg", False)):
-        model = towers(small("bow", loss=loss))
-        users = jax.jit(model.users)(content)
-        assert not np.allclose(np.linalg.norm(users.raw, axis=1), 1, atol=1e-2)
-        for vectors in (users.scored, jax.jit(model.items)(np.arange(6), content)):
-            assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5) == unit
-
-
 def test_unit_vectors_keep_zeros():
     rows = np.array([[0.0, 0.0], [3.0, 4.0]], np.float32)
     np.testing.assert_allclose(jax.jit(unit_vectors)(rows), [[0, 0], [0.6, 0.8]], rtol=1e-6)

@@ -22,13 +22,8 @@ from ncfbench.timing import environment
 from ncfbench.training import evaluation
 from ncfbench.training.probe import Probe
 
-MODELS = {
+MODELS = {name: {} for name in ("cnn", "lstm", "mf", "gru", "transformer")} | {
     "bow": {"sampler": "neg", "loss": "hinge"},
-    "cnn": {},
-    "lstm": {},
-    "mf": {},
-    "gru": {},
-    "transformer": {},
     "mlp": {"user_tower": "history"},
     "bert": {"checkpoint": CHECKPOINT_DIGEST},
 }
