@@ -218,6 +218,7 @@ def test_families_are_judged_apart(few_nodes, quick):
     assert failed == {(noise, "pairwise") for noise in noises}
     biased = {(row["noise"], row["loss"]) for row in record.audit if row["verdict"] == "biased"}
     assert biased == {(noise, "log") for noise in noises}
+    assert len(repr(record)) < 100
 
 
 def test_suite_alone(few_nodes, tmp_path, quick):

@@ -228,20 +228,17 @@ def test_damaged_checkpoints_are_named(tmp_path, file, change, words):
         kept.read_verified(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("config", "pooling"),
-    [
+def test_both_spellings_of_a_pooling(tmp_path):
+    """One name (sentence-transformers 6), or a flag for each; the mean where none is said."""
+    write_checkpoint(tmp_path)
+    for config, pooling in (
         ({"pooling_mode": "mean", "embedding_dimension": 8}, "mean"),
         ({"pooling_mode": "cls"}, "first"),
         ({"pooling_mode": ["cls"], "pooling_mode_mean_tokens": True}, "first"),
         ({"word_embedding_dimension": 8}, "mean"),
-    ],
-)
-def test_both_spellings_of_a_pooling(tmp_path, config, pooling):
-    """One name (sentence-transformers 6), or a flag for each; the mean where none is said."""
-    write_checkpoint(tmp_path)
-    (tmp_path / POOLING).write_text(json.dumps(config))
-    assert kept.read_verified(tmp_path).pooling == pooling
+    ):
+        (tmp_path / POOLING).write_text(json.dumps(config))
+        assert kept.read_verified(tmp_path).pooling == pooling
 
 
 def test_a_damaged_copy_is_repaired(home, checkpoint, tmp_path):
