@@ -97,24 +97,21 @@ def test_who_is_ahead_by_ndcg_is_said_where_it_is_another(tmp_path, recall, ndcg
     assert ("NDCG" in text) == bool(said)
 
 
-@pytest.mark.parametrize(
-    ("losses", "chance", "name"),
-    [
-        # Fewer validation items than 50: the recall of test links is left.
-        ((3, 3), 1.0, "cnn sg ns"),
-        # Of equal recalls of validation links names decide, and not losses.
-        *(((one, other), None, "cnn sg neg") for one, other in ((3, 4), (4, 3))),
-    ],
-)
-def test_which_arm_is_set_beside_floors(tmp_path, losses, chance, name):
-    def edit(curve):
-        for row in curve:
-            row["validation_recall_at_50_chance"] = chance
+def test_which_arm_is_set_beside_floors(tmp_path):
+    """Of equal recalls of validation links names decide, and not losses; with fewer validation
+    items than 50 the recall of test links is left.
+    """
+    for losses, chance, name in (((3, 4), 0.1, "neg"), ((4, 3), 0.1, "neg"), ((3, 3), 1.0, "ns")):
+        folder = tmp_path / f"{losses}{chance}"
 
-    for sampler, loss, top in zip(("neg", "ns"), losses, (0.5, 0.53), strict=True):
-        more = {"validation": [0, 1, 1], "edit": edit}
-        write_run(tmp_path, sampler, [loss, 5, 5], 20, [0, 0.4, top], **more)
-    assert answer_of(tmp_path).beside_floors.name == name
+        def edit(curve, chance=chance):
+            for row in curve:
+                row["validation_recall_at_50_chance"] = chance
+
+        for sampler, loss, top in zip(("neg", "ns"), losses, (0.5, 0.53), strict=True):
+            more = {"validation": [0, 1, 1], "edit": edit}
+            write_run(folder, sampler, [loss, 5, 5], 20, [0, 0.4, top], **more)
+        assert answer_of(folder).beside_floors.name == f"cnn sg {name}"
 
 
 @pytest.mark.parametrize("lacks", ["arm", "floor"])
