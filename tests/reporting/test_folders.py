@@ -157,22 +157,20 @@ def test_damaged_descriptions_of_data_are_left_out(tmp_path, text):
     assert problem.startswith("Skipped datasets.json")
 
 
-@pytest.mark.parametrize(
-    ("files", "ends"),
-    [
-        ({}, ""),
-        ({"a": {"verified": True}, "b": {"verified": True}}, ""),
-        ({"a": {"verified": True}, "b": {"verified": False}}, " --from FOLDER --allow-unverified"),
-        ({"a": {"sha256": "0"}}, " --from FOLDER"),
-        ({"links": {"name": "my links.csv", "sha256": "0"}}, " --links 'my links.csv'"),
-    ],
-)
-def test_commands_to_prepare_data_again(files, ends):
+def test_commands_to_prepare_data_again():
     begin = "ncfbench prepare citeulike"
     assert prepare_command("citeulike", MANIFEST) == f"{begin} --text title,tags --max-length 40"
-    options = {"text": [], "max_length": 40, "retired": 3}
-    command = prepare_command("citeulike", MANIFEST | {"options": options, "files": files})
-    assert command == f"{begin} --max-length 40{ends}"
+    manifest = MANIFEST | {"options": {"text": [], "max_length": 40, "retired": 3}}
+    whole, other = {"verified": True}, {"verified": False}
+    named = {"name": "my links.csv", "sha256": "0"}
+    for files, ends in (
+        ({"a": whole, "b": whole}, ""),
+        ({"a": whole, "b": other}, " --from FOLDER --allow-unverified"),
+        ({"a": {"sha256": "0"}}, " --from FOLDER"),
+        ({"links": named}, " --links 'my links.csv'"),
+    ):
+        command = prepare_command("citeulike", manifest | {"files": files})
+        assert command == f"{begin} --max-length 40{ends}"
 
 
 # --- parts of a report, and the files that tables go to

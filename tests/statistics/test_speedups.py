@@ -25,52 +25,34 @@ def test_iterations_to_is_linear_between_probes():
     assert iterations_to(5, [0, 10, 20, 30], [10.0, 4.0, 7.0, 1.0]) == pytest.approx(10 * 5 / 6)
 
 
-def sample(kind, seconds, iterations, **more):
-    return {
-        "kind": kind,
-        "seconds": seconds,
-        "iterations": iterations,
-        "resumed": False,
-        "item_slots": None,
-    } | more
+def blocks(kind, *pairs, **more):
+    """Raw samples of some seconds and iterations."""
+    row = {"kind": kind, "resumed": False, "item_slots": None} | more
+    return [row | {"seconds": seconds, "iterations": count} for seconds, count in pairs]
 
 
 def test_seconds_per_iteration_is_a_median_of_whole_blocks():
-    samples = [
-        sample("full", 2.0, 10),
-        sample("full", 9.0, 30),
-        sample("full", 40.0, 10),
-        sample("step", 1.0, 10),
-        sample("full", 500.0, 10, resumed=True),
-    ]
+    samples = blocks("full", (2.0, 10), (9.0, 30), (40.0, 10)) + blocks("step", (1.0, 10))
+    samples += blocks("full", (500.0, 10), resumed=True)
     assert seconds_per_iteration(samples, "full") == pytest.approx(0.3)
     assert seconds_per_iteration(samples, "step") == pytest.approx(0.1)
     assert seconds_per_iteration(samples, "probe") is None
 
 
 def test_weighted_mean_weighs_by_iterations():
-    samples = [
-        sample("full", 1, 10, item_slots=100.0),
-        sample("full", 1, 30, item_slots=200.0),
-        sample("full", 1, 50),
-        sample("step", 1, 99, item_slots=900.0),
-    ]
+    samples = blocks("full", (1, 10), item_slots=100.0) + blocks("full", (1, 50))
+    samples += blocks("full", (1, 30), item_slots=200.0) + blocks("step", (1, 99), item_slots=900.0)
     assert weighted_mean(samples, "item_slots") == pytest.approx(175)
 
 
 def test_spread_is_the_interquartile_range():
     seconds = [1.0, 1.1, 1.3, 0.9, 1.2, 9.0]
-    rows = [sample("full", value * 10, 10) for value in seconds]
+    rows = blocks("full", *((value * 10, 10) for value in seconds))
     low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
-    left_out = [
-        sample("full", 99.0, 10, resumed=True),
-        sample("full", 99.0, 4),
-        sample("step", 99.0, 10),
-    ]
+    left_out = blocks("full", (99.0, 10), resumed=True) + blocks("full", (99.0, 4))
+    left_out += blocks("step", (99.0, 10))
     assert spread([*rows, *left_out], "full") == pytest.approx((high - low) / middle)
     assert spread(rows[:1], "full") == 0
-    wide = [sample("full", seconds, 1) for seconds in (1.0, 1.0, 2.0, 9.0, 9.0)]
-    assert spread(wide, "full") == (9 - 1) / 2
     assert spread(rows, "step") is None
 
 
