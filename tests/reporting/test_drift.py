@@ -5,6 +5,7 @@ computation gives the same.
 import json
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,33 @@ def test_results_are_compact_and_name_no_machine():
         assert commit["id"]
         assert not commit["dirty"], "measured with code that no commit holds"
         assert not re.search("/tmp|/home|/work|/root", json.dumps({**record.environment}))
+
+
+def test_the_page_on_the_paper_says_what_the_reports_say():
+    """Counts of verdicts, one for each data set, encoder and loss; the answer over losses."""
+    page = (REPOSITORY / "docs/paper.md").read_text("utf-8")
+    verdicts = {}
+    for name in ("citeulike-title-tags", "movielens-plots"):
+        folder = REPOSITORY / "results" / name
+        for claim in collect(folder, profiles=folder).claims:
+            if "plain" not in claim["settings"]:
+                cell = claim["claim"], claim["dataset"], claim["encoder"], claim["loss"]
+                verdicts[cell] = claim["verdict"]
+    for begin, claim in (
+        ("sharing needs fewer", "fewer-iterations"),
+        ("`strat-ns` is soonest", "soonest"),
+        ("recall is kept", "kept-recall"),
+    ):
+        counts = Counter(verdict for (of, *_), verdict in verdicts.items() if of == claim)
+        (cells,) = re.findall(rf"^\| {begin}.*? \| (\d+) \| (\d+) \| (\d+) \|", page, re.M)
+        names = ("reproduced", "not reproduced", "undecided")
+        assert [int(cell) for cell in cells] == [counts[name] for name in names]
+    (answer,) = (
+        row for row in kept("citeulike-title-tags").answer_rows if row["dataset"] == "citeulike"
+    )
+    arms = {arm["name"]: arm for arm in answer["arms"]}
+    seconds = arms["cnn mse strat-ns"]["seconds_to_level"]
+    assert f"a recall@50 of {-answer['level']:.3f} on validation links after {seconds:.3g} s" in page
+    slower = [arms[f"cnn mse {name}"]["times_slower"] for name in ("ns", "iid", "neg")]
+    said = "With MSE `ns` takes {:.2f} times as long, `iid` {:.2f}\nand `neg` {:.2f} times"
+    assert said.format(*slower) in page
