@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ncfbench.advice.question import Question
 from ncfbench.data import Dataset
-from ncfbench.data.content import Split
 from ncfbench.racing.engine import Status
 from ncfbench.reporting.answers import Answer, kept_chance
 from ncfbench.reporting.arms import Arm, rank_soonest
@@ -48,11 +47,6 @@ class RaceAnswer(Answer):
     notes: Sequence[str]
     sample_users: int | None
     unfitted: Sequence[str] = ()
-
-    @property
-    def judged_by(self) -> Split:
-        """Validation links: those of the test have no part in a race."""
-        return self.split
 
     @property
     def is_decided(self) -> bool:

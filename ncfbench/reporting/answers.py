@@ -94,18 +94,12 @@ class Answer:
     chance: float | None = None
     split_chance: float | None = None
 
-    @property
-    def judged_by(self) -> Split:
-        """The links whose recall compares arms with floors, and with each other over time."""
-        return "test"
-
     @cached_property
     def beside_floors(self) -> Arm | None:
         """The arm that is set beside floors: the recommended one, else that of the largest
         recall of validation links.
         """
-        split, best = self.judged_by, self.best
-        return best if best and best.quality(split) else best_of(self.arms, split)
+        return self.best if self.best and self.best.reported else best_of(self.arms)
 
     @cached_property
     def blends(self) -> list[BlendResult]:

@@ -222,22 +222,22 @@ def compare(own: Quality | None, other: Quality | None) -> Standing:
     return Standing("level" if abs(above_by) <= CLEAR_ERRORS * error else word, above_by, error)
 
 
-def standing(arm: Arm, floor: FloorResult, split: Split = "test") -> Standing:
-    """Return how an arm stands to a floor, by a split's links at the epoch that it reports."""
-    stands = compare(arm.quality(split), floor.quality(split))
-    means = arm.means(f"{split}_{RECALL}")
-    least = (floor.value(split) or 0.0) + CLEAR_ERRORS * (stands.error or 0.0)
+def standing(arm: Arm, floor: FloorResult) -> Standing:
+    """Return how an arm stands to a floor, by test links at the epoch that it reports."""
+    stands = compare(arm.reported, floor.reported)
+    means = arm.means(f"test_{RECALL}")
+    least = (floor.value("test") or 0.0) + CLEAR_ERRORS * (stands.error or 0.0)
     above = [seconds for seconds, recall in means if recall > least]
     return stands._replace(seconds=above[0]) if stands.word == "passes" and above else stands
 
 
-def best_of(arms: Iterable[Arm], split: Split = "test") -> Arm | None:
+def best_of(arms: Iterable[Arm]) -> Arm | None:
     """Return the arm of the largest recall of validation links, at the epoch that it reports; of
-    the split's links where some arm has none of these that chooses; of equal ones that whose runs
+    test links where some arm has none of these that chooses; of equal ones that whose runs
     have the first names. None without an arm that has recall and did not diverge.
     """
     ordered = sorted(arms, key=lambda arm: sorted(run.name for run in arm.runs.values()))
-    known = [(own, arm) for arm in ordered if (own := arm.quality(split)) and not arm.has_diverged]
+    known = [(own, arm) for arm in ordered if (own := arm.reported) and not arm.has_diverged]
     is_judged = all(own.validation is not None for own, _ in known)
     best = max(
         known,

@@ -178,7 +178,8 @@ def test_the_page_on_the_paper_says_what_the_reports_say():
     )
     arms = {arm["name"]: arm for arm in answer["arms"]}
     seconds = arms["cnn mse strat-ns"]["seconds_to_level"]
-    assert f"a recall@50 of {-answer['level']:.3f} on validation links after {seconds:.3g} s" in page
+    said = "a recall@50 of {:.3f} on validation links after {:.3g} s"
+    assert said.format(-answer["level"], seconds) in page
     slower = [arms[f"cnn mse {name}"]["times_slower"] for name in ("ns", "iid", "neg")]
     said = "With MSE `ns` takes {:.2f} times as long, `iid` {:.2f}\nand `neg` {:.2f} times"
     assert said.format(*slower) in page

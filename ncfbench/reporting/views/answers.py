@@ -213,7 +213,6 @@ def facts(answer: Answer) -> dict[str, Any]:
     return {
         "metric": answer.metric,
         "split": answer.split,
-        "judged_by": answer.judged_by,
         "level": answer.target,
         "recommended": best and best.name,
         "flags": best and flags(best.config),
@@ -238,10 +237,9 @@ def facts(answer: Answer) -> dict[str, Any]:
 
 def floor_rows(answer: Answer) -> list[dict[str, Any]]:
     """Return the floors as plain objects, each with how the arm beside them stands to it."""
-    split, arm = answer.judged_by, answer.beside_floors
-    rows = []
+    arm, rows = answer.beside_floors, []
     for floor in answer.floors:
-        beside = standing(arm, floor, split) if arm else Standing("unknown")
+        beside = standing(arm, floor) if arm else Standing("unknown")
         stands = {
             "best_arm": beside.word if arm else None,
             "passed_after_seconds": beside.seconds,

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from ncfbench.data.content import Split
 from ncfbench.errors import either, shown
 from ncfbench.reporting.answers import Answer, Caveat, Code
 from ncfbench.reporting.arms import Arm
@@ -60,20 +59,20 @@ def worth_sentence(answer: Answer) -> str:
     """Return whether training is worth it: how far both together, or the arm alone where that has
     more recall of validation links, are above the best floor; nothing without floors or an arm.
     """
-    split, arm = answer.judged_by, answer.beside_floors
+    arm = answer.beside_floors
     if arm is None or not answer.floors:
         return ""
     whole, floor = arm.reported, answer.floors[0]
     known: list[tuple[float, str, Quality | None]] = [
-        (blend.quality("validation").recall, "both together have", blend.quality(split))
+        (blend.quality("validation").recall, "both together have", blend.reported)
         for blend in answer.blends
     ]
-    known += [((whole and whole.validation) or 0.0, "the trained arm has", arm.quality(split))]
+    known += [((whole and whole.validation) or 0.0, "the trained arm has", whole)]
     _, who, quality = max(known, key=lambda each: each[0])
-    stands = compare(quality, floor.quality(split))
+    stands = compare(quality, floor.reported)
     if stands.above_by is None:
         return ""
-    return f"{WORTH[stands.word]}: {who} {stands.text} over {floor.row['floor']}, by {split} links."
+    return f"{WORTH[stands.word]}: {who} {stands.text} over {floor.row['floor']}, by test links."
 
 
 def tied_sentence(ties: Sequence[Arm]) -> str:
@@ -87,16 +86,16 @@ def floors_sentence(answer: Answer) -> str:
     """Return what the floors reach, and how the arm beside them stands to each; nothing without
     floors.
     """
-    split, own = answer.judged_by, answer.beside_floors
-    floors = [floor for floor in answer.floors if floor.quality(split)]
-    if not floors:
+    own = answer.beside_floors
+    if not answer.floors:
         return ""
-    said, recall = [_without(floors, split)], None if own is None else own.quality(split)
+    floors, said = answer.floors, [_without(answer.floors)]
+    recall = None if own is None else own.reported
     if own is None or recall is None:
         return f"{said[0]} No arm has a recall to compare."
     name = "The recommended arm" if own is answer.best else own.name
-    whose = name + (f", {recall.text()}," if split != "test" else "")
-    parts = {floor.row["floor"]: standing(own, floor, split) for floor in floors}
+    whose = name if own is answer.best else f"{name}, {recall.text()},"
+    parts = {floor.row["floor"]: standing(own, floor) for floor in floors}
     said.append(_stands(f"{whose} is", parts))
     said += [both_sentence(blend, recall) for blend in answer.blends]
     return " ".join([*said, *_by_ndcg(recall, name, floors[0])])
@@ -124,9 +123,9 @@ def both_sentence(both: BlendResult, own: Quality) -> str:
     Args:
         own: the recall of the runs alone.
     """
-    judged, floor = both.quality(own.split), both.floor.row["floor"]
+    judged, floor = both.reported, both.floor.row["floor"]
     parts = {
-        floor: compare(judged, both.floor.quality(own.split)),
+        floor: compare(judged, both.floor.reported),
         "training alone": compare(judged, own),
     }
     shares = f"{both.weight:.2g} of training, {1 - both.weight:.2g} of {floor}"
@@ -165,12 +164,9 @@ def _stands(who: str, parts: Mapping[str, Standing]) -> str:
     return f"{who} {found}."
 
 
-def _without(floors: Sequence[FloorResult], split: Split = "test") -> str:
-    """Return the recalls of floors; those of validation links beside chance."""
-    chance = floors[0].value(split, f"{RECALL}_chance")
-    by_chance = "" if chance is None or split == "test" else f" (chance: {chance:.3f})"
-    links = "" if split == "test" else f" on {split} links{by_chance}"
-    return f"Without training{links}: {', '.join(floor.label(split) for floor in floors)}."
+def _without(floors: Sequence[FloorResult]) -> str:
+    """Return the recalls of floors."""
+    return f"Without training: {', '.join(floor.label() for floor in floors)}."
 
 
 def _reach(answer: Answer, best: Arm) -> str:
