@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.nn import logsumexp
 from linting.duties import RIGHT
-from linting.museum import FAULTS, bpr, cross_entropy, negated, unit
-from linting.right_losses import CORRECT
+from linting.museum import CORRECT, FAULTS, bpr, cross_entropy, negated, unit
 from scipy.special import expit, softmax
 from support.cli import check, invoke
 
