@@ -225,7 +225,7 @@ def test_a_catalog_entry_is_all_that_a_name_needs(module, monkeypatch):
         ({"sampler": "{}:Own", "loss": "sg"}, ["serves pairwise losses only"]),
         ({"sampler": "iid", "loss": "{}:Slow"}, ["a pairwise loss compares items"]),
         ({"sampler": "{}:Bag"}, ["is no sampler", "subclass of ncfbench.sampling.Sampler"]),
-        ({"sampler": "{}:Owne"}, ["has no 'Owl'", "did you mean 'Own'"]),
+        ({"sampler": "{}:Owne"}, ["has no 'Owne'", "did you mean 'Own'"]),
         ({"sampler": "broken_{}:Own"}, ["RuntimeError: no luck"]),
         ({"loss": "{}:Own"}, ["is no loss", "Pointwise, Pairwise or Listwise"]),
         ({"encoder": "{}:number"}, ["is not a class", "with a __call__ method"]),
