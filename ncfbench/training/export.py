@@ -32,7 +32,7 @@ from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import can_rank
 from ncfbench.storage import tables
-from ncfbench.storage.schemas import EVALUATED, recommendations
+from ncfbench.storage.schemas import recommendations
 from ncfbench.training import vectors
 from ncfbench.training.blended import blend_run
 from ncfbench.training.trained import open_data, read_trained
@@ -130,7 +130,7 @@ def export_vectors(
         exported = of_floor
         if of_run is not None and blended is not None:
             exported = vectors.of_both(of_run, of_floor, blended, dataset)
-            progress.say(_describe(blended))
+            progress.say(_describe(blended, exported.facts))
     assert exported is not None, "there is a run or a floor"
     meta |= exported.facts
     with tables.atomic_folder(home) as new:
@@ -201,14 +201,21 @@ def _find_floor(
     return row, blended
 
 
-def _describe(blended: kept.Row) -> str:
-    """Return the parts of a blend and what it reaches, or that training has no part in it."""
+def _describe(blended: kept.Row, facts: Mapping[str, Any]) -> str:
+    """Return the parts of a blend and what its vectors reach beside its whole scores, or that
+    training has no part in it.
+    """
     floor, weight = blended["floor"], blended["weight"]
     if weight == 0:
         return f"Training has no part in the blend: export {floor} alone, without a run."
-    recalls = (f"{blended[f'{split}_recall_at_50']:.4f} of {split} links" for split in EVALUATED)
-    shares = f"{weight:g} of the run and {1 - weight:g} of {floor}"
-    return f"Both: {shares}; their recall@50 was {' and '.join(recalls)}."
+    whole, recall = blended["test_recall_at_50"], facts.get("test_recall_at_50")
+    shares = f"Both: {weight:g} of the run and {1 - weight:g} of {floor}"
+    if recall is None:
+        return f"{shares}. Without the held-out links they had recall@50 {whole:.4f} of these."
+    return (
+        f"{shares}; their vectors have recall@50 {recall:.4f} of test links, their whole scores"
+        f" {whole:.4f}."
+    )
 
 
 def require_items(

@@ -19,14 +19,13 @@ from ncfbench.data.text import Int32
 from ncfbench.floors.floor import refit
 from ncfbench.floors.kept import Row
 from ncfbench.floors.models import Fitted
-from ncfbench.floors.task import HeldOut
+from ncfbench.floors.task import HeldOut, Task
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.plan import RunPlan
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import COMPARED, can_rank
 from ncfbench.runs.ranks import by_user
 from ncfbench.runs.schedule import Schedule
-from ncfbench.storage.schemas import EVALUATED
 from ncfbench.training.run import run
 from ncfbench.training.trained import restore_trained
 
@@ -118,20 +117,18 @@ def of_both(run: Vectors, floor: Vectors, blended: Row, dataset: Dataset) -> Vec
     users_UxD = np.empty((dataset.n_users, width + floor.users_UxD.shape[1]), np.float32)
     users_UxD[:, :width] = shares[0] * run.users_UxD / deviations
     np.multiply(shares[1], floor.users_UxD, out=users_UxD[:, width:])
-    return replace(
-        run,
-        users_UxD=users_UxD,
-        items_VxD=np.concatenate([run.items_VxD, floor.items_VxD[run.items]], axis=1),
-        facts={
-            **run.facts,
-            **{
-                name.replace("validation", "floor_validation"): of
-                for name, of in floor.facts.items()
-            },
-            **{f"{split}_recall_at_50": blended[f"{split}_recall_at_50"] for split in EVALUATED},
-            "weight_of_the_run": weight,
-        },
-    )
+    items_VxD = np.concatenate([run.items_VxD, floor.items_VxD[run.items]], axis=1)
+    fitted, column = Fitted(users_UxD, items_VxD), f"recall_at_{COMPARED}"
+    recalls = {}
+    for split, held_out in HeldOut.of(Task.of(dataset), dataset).items():
+        places, name = np.searchsorted(run.items, held_out.candidates), f"{split}_{column}"
+        recalls[name] = held_out.evaluate(fitted(places)).figures[column]
+        recalls[f"{name}_of_all_ranks"] = blended[name]
+    of_floor = {
+        name.replace("validation", "floor_validation"): fact for name, fact in floor.facts.items()
+    }
+    facts = {**run.facts, **of_floor, **recalls, "weight_of_the_run": weight}
+    return replace(run, users_UxD=users_UxD, items_VxD=items_VxD, facts=facts)
 
 
 def trained_on_all(record: RunRecord, dataset: Dataset, progress: Progress) -> RunRecord:

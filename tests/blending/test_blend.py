@@ -164,7 +164,9 @@ def test_exported_vectors_rank_as_reported(trained, tmp_path):
         folder = tmp_path / f"both-{row['floor']}"
         meta = export_vectors(record.folder, folder, floor=row["floor"], data_dir=home)
         assert (meta["floor"], meta["weight_of_the_run"]) == (row["floor"], row["weight"])
-        assert recall_of_files(folder, dataset) == pytest.approx(row[RECALL], abs=3e-3)
+        assert recall_of_files(folder, dataset) == pytest.approx(meta[RECALL], abs=1e-6)
+        assert meta[RECALL] == pytest.approx(row[RECALL], abs=3e-3)
+        assert meta[f"{RECALL}_of_all_ranks"] == row[RECALL]
     for row in kept.read(home / "tiny", dataset.fingerprint):
         folder = tmp_path / row["floor"]
         export_vectors("tiny", folder, floor=row["floor"], data_dir=home)
@@ -223,6 +225,7 @@ def test_on_all_links_everything_trains(trained, tmp_path):
     (again,) = (record.folder / "on-all-links").glob("*/config.json")
     epochs = json.loads(again.read_text())["config"]["epochs"]
     assert (meta["on_all_links"], meta["epoch"]) == (True, epochs)
+    assert not [name for name in meta if "recall" in name], "none can be known"
     assert epochs == record.summary["reported_epoch"]
     assert {*pq.read_table(tmp_path / "v/items.parquet")["split"].to_pylist()} == {"training"}
     shown = linked(pq.read_table(tmp_path / "v/recommendations.parquet"))
