@@ -36,6 +36,8 @@ from ncfbench.timing import environment
 BUDGET_SECONDS = 600.0
 IN_ORDER = ("popularity", "profile", "ease", "ials", "denoised", "ridge")
 """The order of floors where time is short: quick ones, then those of most recall."""
+LEAST_SECONDS = 1.0
+"""Seconds that each floor has, though others took the time of all."""
 UNFITTED = -1.0
 """Recall by a penalty that is too small for single precision."""
 
@@ -127,7 +129,7 @@ def floor(
             show("reading links and content")
             needs_content = any(FLOORS[floor].needs_content for floor in names if floor not in rows)
             case = Case.of(data, available_memory(), needs_content=needs_content)
-        seconds = min(budget_seconds, end - time.perf_counter())
+        seconds = min(budget_seconds, max(end - time.perf_counter(), LEAST_SECONDS))
         try:
             given, lacks = penalty, case.refusal(name, penalty, seconds)
             if lacks and penalty is None and FLOORS[name].penalties:

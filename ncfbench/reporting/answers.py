@@ -141,8 +141,8 @@ class Answer:
 
     @property
     def feature_seconds(self) -> float:
-        """Seconds that the derived item features of its arms took before training."""
-        return max((arm.feature_seconds for arm in self.arms), default=0.0)
+        """Seconds that the derived item features took which the recommended arm reads."""
+        return self.best.feature_seconds if self.best else 0.0
 
     @property
     def spread(self) -> float:

@@ -149,7 +149,7 @@ floor, null where it has none; ``seconds``: to fit the floor again, to choose an
 
 def recommendations(named_users: bool, named_items: bool) -> pa.Schema:
     """Return the schema of recommendations: one row for each user and rank, the best first, with an
-    item, its score, and whether it is a held-out link of the user.
+    item, its score, and whether it is a test link of the user.
 
     Args:
         named_users, named_items: whether the source has ids; without them the columns hold numbers.

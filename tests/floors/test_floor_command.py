@@ -199,6 +199,9 @@ def test_without_time_to_choose_the_usual_penalty_serves(folder, monkeypatch):
     assert chosen["chosen_by"] == "validation"
     with pytest.raises(UsageError, match="it would take about 10 s"):
         floor.floor("cold", **given, again=True, budget_seconds=5.0)
+    # A floor of less than a second is fitted though others took the time of all.
+    monkeypatch.setattr("ncfbench.floors.case.expected_seconds", lambda *_, **__: 0.9)
+    assert floor.floor("cold", **given, again=True, total_seconds=-5.0).rows
 
 
 def singular(*given):

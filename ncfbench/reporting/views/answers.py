@@ -99,8 +99,8 @@ def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Ta
     if answer.best is not None:
         below.append(
             f"{columns[1].heading}: until a {answer.metric} of {answer.split} links that is"
-            f" {SHARE:g} of the best. Each row is the best arm that has those settings,"
-            " whatever else it has."
+            f" {SHARE:g} of the best{_features(answer)}. Each row is the best arm that has those"
+            " settings, whatever else it has."
         )
     if any(row.status == "left" for _, row in rows):
         below.append("left: it left the race before.")
@@ -116,6 +116,13 @@ def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Ta
         below.append(f"{CERTAIN[0].upper()}{CERTAIN[1:]}")
     shown, name = named_values(answer, rows), answer.named("answer")
     return Table.of(answer.title, columns, shown, [*below, *notes], name=name, lead=lead)
+
+
+def _features(answer: Answer) -> str:
+    """Return that the seconds to the level count item features, where some arm reads them."""
+    seconds = max(arm.feature_seconds for arm in answer.arms)
+    told = f"{three_digits(seconds)} s, which s of training does not"
+    return f", with the item features of arms that read them ({told})" if seconds else ""
 
 
 def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[Table]:
