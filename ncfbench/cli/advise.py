@@ -44,7 +44,8 @@ def advise(
     leaders are added. The answer names the settings, what they reach and when, what is reached
     without training, what each choice is worth, and how far to trust it.
 
-    Runs and answer are kept in `advice` below the runs.
+    Runs and answer are kept in `advice` below the runs; `ncfbench report FOLDER` of it prints the
+    answer again.
 
     Example: ncfbench advise custom --budget 10m
     """

@@ -57,6 +57,7 @@ def deliver(
         DataError: a file cannot be written.
     """
     from ncfbench.reporting.selection import choose
+    from ncfbench.runs.folder import is_exported
     from ncfbench.storage import tables
 
     hidden = {of for of, is_shown in shown.items() if not (is_shown or names or kind == "html")}
@@ -71,7 +72,9 @@ def deliver(
         _print_tables(results, list(parts.values()), hidden, is_whole=not names)
         return []
     if kind == "html":
-        output = output or results.runs_dir / "report.html"
+        # What was exported is only read.
+        folder = Path() if is_exported(results.runs_dir) else results.runs_dir
+        output = output or folder / "report.html"
     if kind == "json":
         text = json_text(results.document | {"figures": drawn, "problems": results.problems})
     else:

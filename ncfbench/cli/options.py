@@ -195,6 +195,6 @@ def parse_duration(text: str, flag: str) -> float:
     """
     bare = text.replace(" ", "")
     if not re.fullmatch(r"(\d+(\.\d+)?[hms])+", bare):
-        raise UsageError(f"{flag} {text!r} is not a time. Use for example 2h, 90m or 1h30m.")
+        raise UsageError(f"{flag} {text!r} is not a time. Write it as 2h, 90m, 200s or 1h30m.")
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", bare)
     return sum(float(number) * UNITS[unit] for number, unit in parts)

@@ -246,11 +246,12 @@ def _check_results(results: Results, only: Sequence[str]) -> None:
     if results.comparisons or results.races:
         return
     folder = results.runs_dir
-    reason, advice = f"No finished run in {shown(folder)}", "Begin with: ncfbench sweep smoke"
+    reason = f"No finished run in {shown(folder)}"
+    advice = "Begin with: ncfbench run --dataset NAME --preset good; or ncfbench sweep smoke"
     if only:
         reason, advice = f"{reason} has all of {', '.join(only)}", ""
     elif results.left_out:
-        advice = "Continue one of those above by its command."
+        advice = "Continue one of those above."
     elif (folder / "config.json").is_file():
         command = shlex.join(["ncfbench", "report", str(folder.resolve().parent)])
         advice = f"It is the folder of one run; to compare the runs beside it: {command}"

@@ -12,7 +12,8 @@ STYLES: dict[Severity, Style] = {"error": "bad", "warning": "open", "note": "mut
 
 def lint_tables(lint: Lint) -> list[Table]:
     """Return what is wrong, the worst first, and then what was measured."""
-    tables = []
+    tables, lead = [], f"No findings on {lint.name}."
+    notes = [f"Accepted: {finding.code}: {finding.sentence}" for finding in lint.accepted]
     if lint.findings:
         cols = [
             Col("severity", "severity", style=lambda finding: STYLES[finding.severity]),
@@ -21,13 +22,13 @@ def lint_tables(lint: Lint) -> list[Table]:
             Col("what to do", "fix", wraps=True),
         ]
         title = f"Findings on {lint.name}"
-        notes = [f"Accepted: {finding.code}: {finding.sentence}" for finding in lint.accepted]
         tables.append(Table.of(title, cols, lint.findings, notes, labels=2, name="findings"))
+        notes, lead = [], ""
     cols = [Col("question", 0, wraps=True), Col("answer", 1, wraps=True)]
     arguments = "; ".join(f"{name}: {meaning}" for name, meaning in lint.read_as.items())
     rows = [("read as", arguments), *_answers(lint)]
     title = f"What {lint.name} does ({lint.framework})"
-    tables.append(Table.of(title, cols, rows, name="facts"))
+    tables.append(Table.of(title, cols, rows, notes, name="facts", lead=lead))
     return tables
 
 

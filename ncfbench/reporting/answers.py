@@ -103,10 +103,12 @@ class Answer:
 
     @cached_property
     def blends(self) -> list[BlendResult]:
-        """The kept blend of the arm that stands beside floors; none where there is none."""
+        """The kept blend of the arm that stands beside floors; none where there is none, or one
+        part has all the weight.
+        """
         arm = self.beside_floors if self.floors else None
         blend = None if arm is None else blend_of([*arm.shown.values()], self.floors)
-        return [] if blend is None else [blend]
+        return [] if blend is None or blend.weight in (0, 1) else [blend]
 
     @property
     def is_decided(self) -> bool:

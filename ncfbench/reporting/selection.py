@@ -111,7 +111,7 @@ def left_out(
         if status not in ("finished", "diverged"):
             command = run_command(config, locations)
             if any(record.environment.get("interleaved") or ()):
-                command = "the command of its sweep or race"
+                command = "the command of its sweep (a race begins anew)"
             at = f"{record.summary['iterations']:,}"
             reason = f"it is {status} at iteration {at}. To continue it: {command}"
         if record.name not in compared:

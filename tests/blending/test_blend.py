@@ -248,7 +248,12 @@ def test_the_whole_catalogue_is_ranked_by_default(trained, tmp_path):
 
 
 def test_a_report_and_its_copy_have_the_blend(trained, tmp_path):
+    """A blend in which one part has all the weight is that part, and not shown."""
     record, _, home = trained
+    rows = record.blends
+    blend.write(record.folder, [row | {"weight": 1.0} for row in rows])
+    assert "Both together" not in invoke("report", home / "runs", "--data-dir", home).stdout
+    blend.write(record.folder, [row | {"weight": 0.4} for row in rows])
     words = ("report", home / "runs", "--data-dir", home, "--export", tmp_path / "out", "--json")
     (answer,) = json.loads(invoke(*words).stdout)["answers"]
     (shown,) = answer["blends"]
@@ -258,6 +263,7 @@ def test_a_report_and_its_copy_have_the_blend(trained, tmp_path):
     assert copied.blends == [row | {"run": record.name} for row in record.blends]
     published = invoke("report", tmp_path / "out", "--data-dir", tmp_path)
     check(published, 0, "Both together", "DEPLOY ")
+    blend.write(record.folder, rows)
 
 
 def test_a_blend_of_other_parameters_is_made_again(trained):

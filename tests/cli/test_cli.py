@@ -203,7 +203,7 @@ def test_interrupt_and_resume(locations, monkeypatch):
     command = shlex.join(["ncfbench", *words])
     assert f"The run so far is in {run}. To continue it: {command}" in err
     result = invoke("report", "--runs-dir", run.parent)
-    check(result, 7, "is interrupted at iteration", "Continue one of those above by its command")
+    check(result, 7, "is interrupted at iteration", "Continue one of those above.")
     assert re.search(r"To continue it: ncfbench run .* --epochs 2000 ", result.output)
     begun = []
 

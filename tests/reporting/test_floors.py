@@ -145,7 +145,8 @@ def test_test_links_choose_neither_floor_nor_arm(tmp_path):
     unchosen, chosen = (beside(answer, [profile, ridge], best) for best in (None, "strat-ns"))
     assert [floor.row["floor"] for floor in chosen.floors] == ["ridge", "profile"]
     assert unchosen.beside_floors.name == "cnn sg ns"
-    assert " cnn sg ns, 0.510 ± 0.005, is level with ridge (+0.010" in sentences.floors_sentence(unchosen)
+    said = sentences.floors_sentence(unchosen)
+    assert " cnn sg ns, 0.510 ± 0.005, is level with ridge (+0.010" in said
     assert chosen.beside_floors.reported.recall == 0.45
     above_by = [standing(chosen.best, floor).above_by for floor in chosen.floors]
     assert above_by == pytest.approx([-0.05, -0.15])

@@ -117,7 +117,7 @@ def test_runs_that_are_left_out_are_named(tmp_path):
     assert sorted(results.left_out) == [
         f"{older.name} is left out: a newer run has its settings, data and seed.",
         f"{alone.name} is left out: {stopped} {command} --seed 2 --runs-dir here",
-        f"{turns.name} is left out: {stopped} the command of its sweep or race",
+        f"{turns.name} is left out: {stopped} the command of its sweep (a race begins anew)",
     ]
     assert results.comparisons
 

@@ -143,7 +143,12 @@ def _choose_texts(options: Options, items: Table) -> tuple[tuple[str, ...], str 
 
 
 def named(name: str, table: Table, flag: str) -> str:
-    """Return the column of exactly this name; a UsageError if the file has none."""
+    """Return the column of exactly this name, or of it without a type as RecBole adds it; a
+    UsageError if the file has none.
+    """
+    typed = [column for column in table.names if column.partition(":")[0] == name]
+    if name not in table.names and len(typed) == 1:
+        return typed[0]
     if name not in table.names:
         raise UsageError(
             f"{flag} {name}: {table.path.name} has no such column{nearest(name, table.names)} Its"

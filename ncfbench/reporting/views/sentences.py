@@ -245,7 +245,7 @@ def deployment(
     if chosen.what != "floor" and not (best.folder / "checkpoints").exists():
         command += "  # once it is trained again: its checkpoints are not here"
     elif chosen.what != "floor" and len(own.recalls) > 1:
-        command += f"  # by validation the best of {len(own.recalls)} seeds"
+        command += f"  # by validation the best of {len(own.recalls)} seeds, whose means stand here"
     chances = [floor.value("test", f"{RECALL}_chance") for floor in floors]
     chance = "".join(f" (chance {chance:.3f})" for chance in chances if chance is not None)
     recalls = [f"Recall@50 of test links {chosen.text}{chance}"]
