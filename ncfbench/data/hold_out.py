@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from contextlib import suppress
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data.content import SPLITS, Split
-from ncfbench.data.options import NEED_TIMES, SourceOptions, as_flags, flags_of
+from ncfbench.data.content import SPLITS
+from ncfbench.data.options import NEED_TIMES, SourceOptions
 from ncfbench.data.text import Int32
 from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
@@ -182,54 +179,6 @@ def split_links(users: Int32, options: SourceOptions) -> UInt8:
     n_validation = np.minimum(np.rint(n_left * options.validation_fraction), n_left - 1)
     is_held_out = [place < n_test, place < n_test + n_validation]
     return np.select(is_held_out, [TEST, VALIDATION], TRAIN).astype(np.uint8)
-
-
-def advise_hold_out(
-    stored: Mapping[str, Any],
-    n_links: NDArray[np.int64],
-    n_items: int,
-    split: Split,
-    *,
-    fixed: Container[str] = (),
-) -> str:
-    """Return a sentence with the flags by which a split, which holds out nothing, will hold out
-    items or links: other shares if these suffice, else items, which need few links.
-
-    Args:
-        stored: the options that the data were prepared with.
-        n_links: int64[users], the links of each user.
-        n_items: number of items.
-        fixed: shares that the source has no flag for.
-    """
-    flags, names = flags_of(stored), ("hold_out", "test_fraction", "validation_fraction")
-    flags["hold_out"] = flags.get("hold_out") or ("" if flags.get("split_column") else "items")
-    kind, test, validation = now = tuple(flags.get(name, 0.0) for name in names)
-    if kind == "time" and split == "validation" and not validation:
-        return "Prepare it again with --validation-fraction 0.1."
-    # One user for each number of links.
-    sizes = np.unique(n_links[n_links > 0])
-    users, rows = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes), np.arange(sizes.sum())
-    shares, none = (0.1, 0.2, 0.3, 0.4, 0.5), 0.0
-    tests = (test, *(() if "test_fraction" in fixed else shares))
-    validations = (validation, *(() if "validation_fraction" in fixed else (*shares, none)))
-    kinds = dict.fromkeys((*({kind} - {"", "time"}), "items"))
-    both = {number for number in (1, 2) if now[3 - number] or SPLITS[number] == split}
-    for wanted, *trial in product((both, {SPLITS.index(split)}), kinds, tests, validations):
-        options = SourceOptions(**dict(zip(names, trial, strict=True)))
-        with suppress(UsageError):
-            if trial[0] == "links":
-                held_out = split_links(users, options)
-            elif trial[0] == "last":
-                held_out, _ = split_last(Links(users, users, rows, rows), options)
-            else:
-                held_out = split_items(n_items, options)
-            if tuple(trial) != now and wanted <= {*held_out.tolist()}:
-                pairs = zip(names, trial, now, strict=True)
-                words = as_flags({name: new for name, new, old in pairs if new != old})
-                return f"Prepare it again with {' '.join(words)}."
-    if fixed:
-        return "Prepare more links, or give other shares from Python."
-    return "It has too few links: prepare more."
 
 
 def split_last(links: Links, options: SourceOptions) -> tuple[UInt8, int]:

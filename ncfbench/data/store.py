@@ -29,7 +29,6 @@ from ncfbench.config import Folder, Locations, complete
 from ncfbench.data.content import SPLITS, Content, Split, read_content, write_content
 from ncfbench.data.features import Embed, with_derived, without_derived
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.hold_out import advise_hold_out
 from ncfbench.data.options import SourceOptions, flags_of
 from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
 from ncfbench.data.text import Int32, Texts
@@ -127,11 +126,13 @@ class Dataset(Content):
 
     def advise_hold_out(self, split: Split) -> str:
         """Return a sentence that says how to hold out something of a split that has nothing."""
-        n_links = np.bincount(self.users, minlength=self.n_users)
         source = SOURCES.get(self.manifest.get("source", ""))
-        fixed = source.load().Options.fixed if source else ()
-        options = self.manifest["options"]
-        return advise_hold_out(options, n_links, self.n_items, split, fixed=fixed)
+        if source and f"{split}_fraction" in source.load().Options.fixed:
+            return "Prepare more links, or give other shares from Python."
+        return (
+            f"Prepare it again with a larger --{split}-fraction, or with --hold-out items, which"
+            " needs few links."
+        )
 
     def candidates(self, split: Split) -> Int32:
         """Return the ids of the items that are ranked for the links of a split, ascending."""

@@ -38,7 +38,8 @@ def test_atomic_files_of_recbole(tmp_path):
     links, items = tmp_path / "x.inter", tmp_path / "x.item"
     links.write_text("user_id:token\titem_id:token\trating:float\n1\ta\t5\n2\tb\t3\n")
     items.write_text("item_id:token\tmovie_title:token_seq\na\tone\nb\ttwo words\n")
-    dataset, _ = prepare(tmp_path, links, items, rating_threshold=4)
+    options = {"rating_threshold": 4, "text_columns": ("movie_title",)}
+    dataset, _ = prepare(tmp_path, links, items, **options)
     assert (ids_of(dataset.user_ids), ids_of(dataset.item_ids)) == (["1"], ["a"])
 
 

@@ -1,9 +1,7 @@
 """Hold-outs and samples of users against rules written again in plain Python, for every source."""
 
 import json
-import shlex
 from collections import Counter, defaultdict
-from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +20,7 @@ from support.tables import (
 from support.training import quiet
 
 from ncfbench.data.content import SPLITS, cautions
-from ncfbench.data.hold_out import Links, advise_hold_out, draw_users, hold_out, split_items
+from ncfbench.data.hold_out import Links, draw_users, hold_out, split_items
 from ncfbench.data.options import NEED_TIMES, SourceOptions
 from ncfbench.data.sources import prepare_command
 from ncfbench.data.store import prepare_dataset
@@ -237,81 +235,19 @@ def test_data_prepared_before_keep_their_fingerprint(tmp_path, kind):
     assert synthetic.fingerprint.startswith("0abfb864e5fa6a6cbe2053af8e78c2ac")
 
 
-def given_by(advice):
-    """The options that an advice names."""
-    flags = shlex.split(advice.rpartition("Prepare it again with ")[2].removesuffix("."))
-    pairs = zip(flags[::2], flags[1::2], strict=True)
-    given = {flag[2:].replace("-", "_"): value for flag, value in pairs}
-    return {name: value if name == "hold_out" else float(value) for name, value in given.items()}
-
-
-@given(
-    st.sampled_from(["items", "links", "last"]),
-    st.lists(st.integers(1, 4), min_size=1, max_size=6),
-    FRACTIONS,
-    FRACTIONS,
-    st.sampled_from(["validation", "test"]),
-)
-def test_advice_on_hold_outs_helps(kind, degrees, test, validation, split):
-    """It is followed, if it is needed: then the split has links or items, or nothing could help."""
-    rows = [(u, (u + i) % 7, i) for u, n in enumerate(degrees) for i in range(n)]
-    users, items, times = np.array(rows, np.int32).T
-    links = Links(users, items, times, np.arange(len(rows))).distinct()[0]
-    size, number = (len(degrees), 1 + max(items)), SPLITS.index(split)
-
-    def numbers(**options):
-        result = hold_out(SourceOptions(**options), links, size)
-        return {*(result.split if result.held_out is None else result.held_out).tolist()}
-
-    options = {"hold_out": kind, "test_fraction": test, "validation_fraction": validation}
-    try:
-        before = numbers(**options)
-    except NcfbenchError:
-        return
-    advice = advise_hold_out(options, np.bincount(links.users), size[1], split)
-    if number not in before and size[1] == 1:
-        assert advice.startswith("It has too few links")
-    elif number not in before:
-        followed = options | given_by(advice)
-        assert followed != options
-        with suppress(DataError):  # every link may belong to a held-out item
-            assert number in numbers(**followed)
-
-
-@pytest.mark.parametrize(
-    ("kind", "links_of_user", "validation", "fixed", "flags"),
-    [
-        ("links", 3, 0.1, [], {"validation_fraction": 0.3}),
-        ("links", 2, 0.1, [], {"hold_out": "items", "validation_fraction": 0.2}),
-        ("", 2, 0.1, [], {"hold_out": "items", "validation_fraction": 0.2}),
-        ("time", 3, 0.0, [], {"validation_fraction": 0.1}),
-        ("items", 3, 0.0, ["test_fraction"], {"validation_fraction": 0.2}),
-        ("items", 3, 0.0, ["test_fraction", "validation_fraction"], None),
-    ],
-)
-def test_advice_names_what_is_short(kind, links_of_user, validation, fixed, flags):
-    """Without a kind a column says what is held out; None: no flag helps."""
-    stored = {"test_fraction": 0.2, "validation_fraction": validation}
-    stored |= {"hold_out": kind} if kind else {"split": "column", "split_column": "split"}
-    advice = advise_hold_out(stored, np.full(60, links_of_user), 5, "validation", fixed=fixed)
-    if flags is None:
-        assert "from Python" in advice
-    else:
-        assert given_by(advice) == flags
-
-
-def test_advice_of_commands_is_followed(tmp_path):
+def test_what_holds_out_nothing_is_told_how(tmp_path):
     """By those that rank the test, and those that choose by validation."""
     rows = [{"user": n % 20, "item": n} for n in range(40)]
     items = [{"id": n, "title": "w"} for n in range(40)]
     options = {"hold_out": "links", "validation_fraction": 0.1, "test_fraction": 0.1}
     dataset, _ = prepare(tmp_path, rows, items, **options)
-    with pytest.raises(UsageError, match=r"floors rank these\. Prepare it again with --"):
+    advice = r"Prepare it again with a larger --{}-fraction, or with --hold-out items"
+    with pytest.raises(UsageError, match=advice.format("test")):
         floor(dataset, data_dir=tmp_path / "data")
-    with pytest.raises(DataError, match=r"has none\. Prepare it again") as refused:
+    with pytest.raises(DataError, match=advice.format("validation")):
         require_validation_links(dataset, "advise")
-    dataset, _ = prepare(tmp_path, rows, items, **options | given_by(str(refused.value)))
-    assert all(len(dataset.links(split)[0]) for split in ("validation", "test"))
+    dataset.manifest["source"] = "mind"
+    assert dataset.advise_hold_out("test").endswith("give other shares from Python.")
 
 
 # --- --sample-users
