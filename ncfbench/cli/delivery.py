@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,15 @@ def _rendered(results: Results, parts: Mapping[str, Any], kind: str) -> str:
     return markdown.render(tables) if kind == "markdown" else latex.render(tables)
 
 
+def _with_notes_once(tables: Sequence[Table]) -> list[Table]:
+    """Return the tables without the notes that the next table has too."""
+    following = [*(table.notes for table in tables[1:]), ()][: len(tables)]
+    return [
+        replace(table, notes=tuple(note for note in table.notes if note not in below))
+        for table, below in zip(tables, following, strict=True)
+    ]
+
+
 def _print_tables(
     results: Results, tables: Sequence[Table], hidden: Collection[str], *, is_whole: bool
 ) -> None:
@@ -108,7 +118,7 @@ def _print_tables(
 
     if not results.comparisons:
         print_views(f"No finished run in {results.runs_dir} yet.", "")
-    print_views(*tables)
+    print_views(*_with_notes_once(tables))
     if not is_whole:
         return
     if "paper" not in hidden and not results.beside_paper:

@@ -208,7 +208,8 @@ def _read_axes(given: Mapping[str, tuple[str, Any]]) -> dict[str, tuple[Any, ...
         given: by setting, the file or the flag that gave it, and a value or a list of values.
     """
     values = {
-        name: value if isinstance(value, list) else [value] for name, (_, value) in given.items()
+        name: [*value] if isinstance(value, list | tuple) else [value]
+        for name, (_, value) in given.items()
     }
     chosen: dict[Kind, list[str]] = {kind: [] for kind in BUILT_IN}
     axes = {}
