@@ -34,7 +34,7 @@ def test_from_data_to_report(tmp_path):
     assert "finished, 9 probes in 2 of 2 epochs, smallest probe loss" in repr(record)
     with pytest.warns(UserWarning, match="stratum_size changes nothing with sampler iid"):
         ncfbench.run(dataset="mine", sampler="iid", stratum_size=2, **SMALL, **places)
-    grid = {"dataset": "mine", "sampler": ["iid", "ns"], "loss": "sg", "seed": [0], **SMALL}
+    grid = {"dataset": "mine", "sampler": ("iid", "ns"), "loss": "sg", "seed": [0], **SMALL}
     swept = ncfbench.sweep("smoke", say=quiet, **grid, **places)
     assert (swept.exit_code, len(swept.cells)) == (0, 2)
     results = ncfbench.report(**places)
