@@ -39,7 +39,6 @@ class RaceAnswer(Answer):
     """
 
     question: Question
-    chance: float
     learned_above: float
     budget_seconds: float
     spent_seconds: float
@@ -111,7 +110,7 @@ def make_answer(
         target=level,
         question=question,
         metric=question.metric,
-        chance=chance(dataset, "test"),
+        chance=chance(dataset, "test") if dataset.holds_out("test") else None,
         learned_above=by_chance,
         split_chance=kept_chance(
             (run for arm in unranked for run in arm.runs.values()), question.column

@@ -95,6 +95,8 @@ def advise(
         rows = kept.read(locations.data_dir / data.name, data.fingerprint)
         most = FLOORS_SHARE * budget_seconds / BLENDING
         best, quick = kept.ranked(rows), kept.ranked(rows, most)[:MOST_FLOORS]
+        if sum(map(kept.seconds_again, quick)) > most:
+            quick = quick[:1]
         clock.reserve_seconds += BLENDING * sum(map(kept.seconds_again, quick))
         if best and best[0] not in quick:
             say(f"No blend with {best[0]['floor']}: to fit it again takes more than its share.")

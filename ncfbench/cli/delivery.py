@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,12 +104,13 @@ def _rendered(results: Results, parts: Mapping[str, Any], kind: str) -> str:
 
 
 def _with_notes_once(tables: Sequence[Table]) -> list[Table]:
-    """Return the tables without the notes that the next table has too."""
-    following = [*(table.notes for table in tables[1:]), ()][: len(tables)]
-    return [
-        replace(table, notes=tuple(note for note in table.notes if note not in below))
-        for table, below in zip(tables, following, strict=True)
-    ]
+    """Return the tables; of speedup and recall without notes that the next one has too."""
+    shown = [*tables]
+    for index, (table, below) in enumerate(pairwise(tables)):
+        if table.name.startswith(("speedup", "recall")):
+            notes = tuple(note for note in table.notes if note not in below.notes)
+            shown[index] = replace(table, notes=notes)
+    return shown
 
 
 def _print_tables(

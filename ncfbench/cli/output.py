@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ANSWER = "answer.txt"
 """File of a race's folder that holds its answer as it was printed."""
+INTERRUPTED = "Interrupted; this is the answer so far.\n"
 
 
 def say(text: str) -> None:
@@ -58,10 +59,27 @@ def print_answer(answer: Mapping[str, Any], tables: Iterable[Table], *, as_json:
         _print_answer(answer, tables)
     with redirect_stdout(io.StringIO()) as printed:
         _print_answer(answer, tables)
-    write_text(Path(answer["folder"]) / ANSWER, Text.from_ansi(printed.getvalue()).plain + "\n")
+    text = Text.from_ansi(printed.getvalue()).plain + "\n"
+    write_text(Path(answer["folder"]) / ANSWER, text + INTERRUPTED * (not answer["is_over"]))
     if not answer["is_over"]:
-        say("Interrupted; this is the answer so far.")
+        say(INTERRUPTED.rstrip())
         raise typer.Exit(INTERRUPTED_EXIT_CODE)
+
+
+def print_kept_answer(folder: Path) -> bool:
+    """Print the answer of the race in a folder, without its tables where the text is not that of
+    ``answer.json``; return whether there is one.
+    """
+    from ncfbench.storage.tables import read_json
+
+    text, whole = folder / ANSWER, folder / "answer.json"
+    if not whole.exists():
+        return False
+    if text.exists() and text.stat().st_mtime >= whole.stat().st_mtime:
+        print_views(text.read_text("utf-8").rstrip())
+    else:
+        _print_answer(read_json(whole), ())
+    return True
 
 
 def _print_answer(answer: Mapping[str, Any], tables: Iterable[Table]) -> None:

@@ -14,7 +14,7 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.delivery import FORMATS, deliver, draw_into
 from ncfbench.cli.failures import reporting
-from ncfbench.cli.output import ANSWER, print_json, print_views, say
+from ncfbench.cli.output import print_json, print_kept_answer, print_views, say
 from ncfbench.config import Locations
 from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, refusal, shown
 
@@ -71,7 +71,7 @@ def report(
         OUTPUT(
             "--output",
             "-o",
-            help="Write to this file; by default html goes to report.html in the runs folder.",
+            help="Write to this file; by default html goes to report.html beside the runs.",
         ),
     ] = None,
     verify: Annotated[
@@ -152,6 +152,8 @@ def report(
     if verify:
         _verify(where, kind)
         return
+    if kind == "table" and not any(given.values()) and print_kept_answer(where.runs_dir):
+        return
     from ncfbench.reporting.results import collect
     from ncfbench.runs.folder import is_exported
 
@@ -164,10 +166,6 @@ def report(
         profiles=profiles,
         locations={flag: str(path) for flag, path in named.items() if path is not None},
     )
-    answer = where.runs_dir / ANSWER
-    if kind == "table" and answer.exists() and not (results.comparisons or any(given.values())):
-        print_views(answer.read_text("utf-8").rstrip())
-        return
     _check_results(results, only or [])
     drawn = draw_into(results, figures) if figures is not None else []
     if figures is not None and not drawn:

@@ -127,12 +127,18 @@ class Dataset(Content):
     def advise_hold_out(self, split: Split) -> str:
         """Return a sentence that says how to hold out something of a split that has nothing."""
         source = SOURCES.get(self.manifest.get("source", ""))
+        options = flags_of(self.manifest["options"])
         if source and f"{split}_fraction" in source.load().Options.fixed:
             return "Prepare more links, or give other shares from Python."
-        return (
-            f"Prepare it again with a larger --{split}-fraction, or with --hold-out items, which"
-            " needs few links."
-        )
+        kind, column = options.get("hold_out") or "items", options.get("split_column")
+        ways = [f"a larger --{split}-fraction"]
+        if column:
+            ways = [f"rows that are {split} in the column {column}"]
+        elif (kind, split) == ("last", "test"):
+            ways = ["more links of a user"]
+        if column or kind != "items":
+            ways.append("--hold-out items, which needs few links")
+        return f"Prepare it again with {', or with '.join(ways)}."
 
     def candidates(self, split: Split) -> Int32:
         """Return the ids of the items that are ranked for the links of a split, ascending."""

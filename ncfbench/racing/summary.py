@@ -72,6 +72,11 @@ def caveats(answer: Answer) -> list[str]:
         elif answer.best.seconds and answer.best.gap > COARSE * answer.best.seconds:
             apart = three_digits(answer.best.gap)
             trust.append(f"Its lines there are {apart} s apart, and the intervals count that.")
+        if short := sum(result.status == "undecided" for result in answer.results):
+            trust.append(
+                f"{counted(short, 'arm')} trained for less than the recommended one took, and may"
+                " yet be sooner."
+            )
         left = [result for result in answer.results if result.status == "left"]
         if undecided := sum(result.behind is None or result.behind.is_tie for result in left):
             they = "it" if undecided == 1 else "they"

@@ -103,12 +103,10 @@ class Answer:
 
     @cached_property
     def blends(self) -> list[BlendResult]:
-        """The kept blend of the arm that stands beside floors; none where there is none, or one
-        part has all the weight.
-        """
+        """The kept blend of the arm that stands beside floors; none where there is none."""
         arm = self.beside_floors if self.floors else None
         blend = None if arm is None else blend_of([*arm.shown.values()], self.floors)
-        return [] if blend is None or blend.weight in (0, 1) else [blend]
+        return [] if blend is None else [blend]
 
     @property
     def is_decided(self) -> bool:
@@ -205,12 +203,16 @@ def worth(answer: Answer) -> list[Worth]:
 
 def _answer(runs: Sequence[Run], floors: Sequence[FloorResult]) -> Answer | None:
     """Return the answer of a data set's runs in the newest environment of those whose best arm is
-    about as good as that of all; None where no run has recall and comparable times.
+    within :data:`~ncfbench.statistics.ranking.NEAR` of that of all; None where no run has recall.
+    Runs with recall of validation links come before those without.
     """
     runs = [run for run in runs if run.evaluated(TEST_RECALL) and not run.is_simulated]
     runs = sorted(runs, key=lambda run: str(run.environment.get("time")), reverse=True)
     alike = grouped(runs, lambda run: run.environment["key"]).values()
-    answers = [_answer_alike(of_key, len(runs) - len(of_key), floors) for of_key in alike]
+    answers = [
+        _answer_alike(of_key, len(runs) - len(of_key), floors, has_newer=index > 0)
+        for index, of_key in enumerate(alike)
+    ]
     answers = [answer for answer in answers if answer.split == "validation"] or answers
     tops = [
         max((-arm.level for arm in answer.arms if not arm.has_diverged), default=-math.inf)
@@ -220,16 +222,20 @@ def _answer(runs: Sequence[Run], floors: Sequence[FloorResult]) -> Answer | None
     return next(near, None)
 
 
-def _answer_alike(here: Sequence[Run], left: int, floors: Sequence[FloorResult]) -> Answer:
+def _answer_alike(
+    here: Sequence[Run], left: int, floors: Sequence[FloorResult], *, has_newer: bool
+) -> Answer:
     """Return the answer of runs of one environment.
 
     Args:
         left: number of those of others.
+        has_newer: whether some of these are newer.
     """
     arms = _arms_of(here)
     reasons = []
     if left:
-        text = f"{counted(left, 'run')} of another machine or environment left out."
+        newer = ", newer ones with less recall among them" if has_newer else ""
+        text = f"{counted(left, 'run')} of another machine or environment left out{newer}."
         reasons.append(Caveat("other_machine", text))
     if left := len(here) - sum(map(len, arms)):
         text = f"{counted(left, 'run')} left out: a longer one has its arm and seed."

@@ -17,7 +17,6 @@ from statistics import fmean as mean
 from typing import Any, Self
 
 from ncfbench.config import RunConfig
-from ncfbench.data.content import Split
 from ncfbench.reporting.frames import Run
 from ncfbench.reporting.quality import Quality, quality_of
 from ncfbench.runs.reported import reported_row, validation_recall
@@ -129,21 +128,12 @@ class Arm:
             "runs": [run.name for run in self.runs.values()],
         }
 
-    def quality(self, split: Split) -> Quality | None:
-        """Return its quality on a split's links at the epoch that each seed reports; None where
-        some seed was not evaluated.
-        """
-        return self._qualities[split]
-
     @cached_property
-    def _qualities(self) -> Mapping[Split, Quality | None]:
-        runs = self.shown.values()
-        return {"validation": quality_of(runs, "validation"), "test": quality_of(runs)}
-
-    @property
     def reported(self) -> Quality | None:
-        """Its quality on test links, which is that of the arm wherever one number stands for it."""
-        return self.quality("test")
+        """Its quality on test links at the epoch that each seed reports, which is that of the arm
+        wherever one number stands for it; None where some seed was not evaluated.
+        """
+        return quality_of(self.shown.values())
 
     @property
     def epoch(self) -> float | None:
@@ -226,7 +216,8 @@ def rank_soonest(
                 behind = times_to_level(able[best].measured, arm.measured, level)
             expected = math.inf if behind is None else behind.value
             needed = able[best].seconds or 0.0
-            had_time = not arm.has_run or arm.curve.clock >= needed
+            ended = [run.summary["status"] == "finished" for run in arm.runs.values()]
+            had_time = not arm.has_run or arm.curve.clock >= needed or (all(ended) and bool(ended))
             status = status_beside(arm.status, behind, had_time=had_time)
             arm = replace(arm, behind=behind, status=status, expected=expected)
         ranked.append(arm)

@@ -86,15 +86,6 @@ class FloorResult:
         value: float | None = self.row[f"{split}_{name}"]
         return value
 
-    def quality(self, split: Split) -> Quality | None:
-        """Return its quality on a split's links; None where there are none."""
-        return self.reported if split == "test" else self._validated
-
-    @cached_property
-    def _validated(self) -> Quality | None:
-        is_known = self.value("validation") is not None
-        return quality_of_rows([self.row], "validation") if is_known else None
-
     @cached_property
     def reported(self) -> Quality:
         """Its quality on test links, which all floors rank."""
@@ -295,7 +286,8 @@ class BlendResult:
 
 def blend_of(runs: Sequence[RunRecord], floors: Iterable[FloorResult]) -> BlendResult | None:
     """Return the kept blends of an arm's runs with one floor, of which their recall of validation
-    links is the largest; None where there is none with which all are blended as they report.
+    links is the largest; None where there is none with which all are blended as they report, or
+    one part has all the weight.
     """
     known = []
     for run in runs:
@@ -303,12 +295,14 @@ def blend_of(runs: Sequence[RunRecord], floors: Iterable[FloorResult]) -> BlendR
             at = run.reported_iteration
             rows = [row for row in run.blends if row["iteration"] == at]
             known.append({(row["floor"], row["penalty"]): row for row in rows})
+    if not runs or len(known) < len(runs):
+        return None
     epoch = mean_of(run.summary["reported_epoch"] for run in runs)
     blends = [
         BlendResult(floor, [of_run[key] for of_run in known], epoch)
         for floor in floors
         if (key := (floor.row["floor"], floor.row["penalty"]))
-        and len(known) == len(runs)
         and all(key in of_run for of_run in known)
     ]
-    return max(blends, key=lambda both: both.quality("validation").recall, default=None)
+    best = max(blends, key=lambda both: both.quality("validation").recall, default=None)
+    return None if best is None or best.weight in (0, 1) else best

@@ -104,21 +104,19 @@ class Quality:
         return text if self.error(KNOWN_ITEMS) is None else f"{text}, with errors over users alone"
 
 
-def quality_of(runs: Iterable[RunRecord], split: Split = "test") -> Quality | None:
-    """Return the quality of an arm's runs; None where some run was not evaluated."""
+def quality_of(runs: Iterable[RunRecord]) -> Quality | None:
+    """Return the quality of an arm's runs on test links; None where some run was not evaluated."""
     reported = [(run, reported_row(run)) for run in runs]
     known = [
-        (run, row)
-        for run, row in reported
-        if row is not None and row.get(f"{split}_{RECALL}") is not None
+        (run, row) for run, row in reported if row is not None and row.get(TEST_RECALL) is not None
     ]
     if not known or len(known) < len(reported):
         return None
 
     def kept() -> list[Evaluation | None]:
-        return [run.evaluation(row["iteration"], split) for run, row in known]
+        return [run.evaluation(row["iteration"], "test") for run, row in known]
 
-    return Quality.of([row for _, row in known], split, kept)
+    return Quality.of([row for _, row in known], "test", kept)
 
 
 def quality_of_rows(rows: Sequence[Row], split: Split, epoch: float | None = None) -> Quality:

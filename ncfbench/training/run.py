@@ -81,7 +81,7 @@ def run_and_blend(
 ) -> RunRecord | None:
     """Train a run as :func:`run` does, and blend it with the best kept floors of its data.
 
-    A floor whose fit takes longer than the training, and than a minute, is not blended.
+    A floor whose fit takes longer than the training, and than two minutes, is not blended.
 
     Args:
         fits_floors: fit floors first that are not kept, in :data:`FLOORS_SECONDS`.

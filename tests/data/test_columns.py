@@ -41,6 +41,9 @@ def test_atomic_files_of_recbole(tmp_path):
     options = {"rating_threshold": 4, "text_columns": ("movie_title",)}
     dataset, _ = prepare(tmp_path, links, items, **options)
     assert (ids_of(dataset.user_ids), ids_of(dataset.item_ids)) == (["1"], ["a"])
+    links.write_text("user:name\tuser:id\titem_id\nx\t1\ta\nx\t2\tb\n")
+    dataset, _ = prepare(tmp_path, links, items)
+    assert ids_of(dataset.user_ids) == ["1", "2"], "other colons are part of a name"
 
 
 def test_a_column_that_only_a_late_row_has(tmp_path):

@@ -246,6 +246,15 @@ def test_what_holds_out_nothing_is_told_how(tmp_path):
         floor(dataset, data_dir=tmp_path / "data")
     with pytest.raises(DataError, match=advice.format("validation")):
         require_validation_links(dataset, "advise")
+    for kind, words in (
+        ("items", "with a larger --test-fraction."),
+        ("last", "with more links of a user, or with --hold-out items"),
+    ):
+        dataset.manifest["options"] = {"hold_out": kind}
+        assert words in dataset.advise_hold_out("test")
+    dataset.manifest["options"] = {"split": "column", "split_column": "part"}
+    words = "with rows that are test in the column part, or with --hold-out items"
+    assert words in dataset.advise_hold_out("test")
     dataset.manifest["source"] = "mind"
     assert dataset.advise_hold_out("test").endswith("give other shares from Python.")
 

@@ -130,6 +130,7 @@ def test_races_below_the_runs_are_named(tmp_path, monkeypatch):
         "both": {"recall_at_50": 0.595, "recall_at_50_error": None},
     }
     deployed = {"deploy": {"what": "both", "lines": ["DEPLOY both:"], "parts": parts}}
+    deployed |= {"headline": "To train, use it.", "trust": [], "next": [], "folder": "there"}
     answers = {"mine": json.dumps(deployed), "programs": '{"deploy": {}}', "torn": "{"}
     for name, text in answers.items():
         (tmp_path / "advice" / name).mkdir(parents=True)
@@ -139,9 +140,15 @@ def test_races_below_the_runs_are_named(tmp_path, monkeypatch):
     (line,) = (line for line in printed.stdout.splitlines() if line.startswith("mine "))
     assert re.split(r"  +", line) == ["mine", "both", "0.556 ± 0.008", "-", "0.595"]
     race = tmp_path / "advice" / "mine"
-    check(invoke("report", race), 0, "No finished run in", "mine is a race of its own: DEPLOY both")
+    # Its answer is printed again, from JSON where it has no text of its time.
+    check(invoke("report", race), 0, "DEPLOY both: To train, use it. Written: there")
+    write_run(race, "iid", [9, 5, 3], 200)
+    (race / "answer.txt").write_text("As it was.")
     monkeypatch.chdir(race)
-    check(invoke("report", "."), 0, "mine is a race of its own")
+    assert invoke("report", ".").stdout == "As it was.\n"
+    check(invoke("report", ".", "--full"), 0, "mine is a race of its own")
+    os.utime(race / "answer.txt", (0, 0))
+    check(invoke("report", "."), 0, "DEPLOY both: To train, use it.")
 
 
 @pytest.mark.parametrize("text", ["", '{"a": 1}', "null", "another"])

@@ -54,6 +54,8 @@ SPLIT_NAMES = {"training": 0, "valid": 1, "val": 1, "dev": 1, "testing": 2} | {
 }
 IDS = ("id", "key", "index")
 """Usual names of a column of ids in a file about one kind of things."""
+TYPED = re.compile(r":(token|token_seq|float|float_seq)$")
+"""The type that RecBole's atomic files have behind a name."""
 MOST_MARKS = 20  # spellings of marks in a column
 
 
@@ -143,10 +145,10 @@ def _choose_texts(options: Options, items: Table) -> tuple[tuple[str, ...], str 
 
 
 def named(name: str, table: Table, flag: str) -> str:
-    """Return the column of exactly this name, or of it without a type as RecBole adds it; a
-    UsageError if the file has none.
+    """Return the column of exactly this name, or of it without RecBole's type; a UsageError if the
+    file has none.
     """
-    typed = [column for column in table.names if column.partition(":")[0] == name]
+    typed = [column for column in table.names if TYPED.sub("", column) == name]
     if name not in table.names and len(typed) == 1:
         return typed[0]
     if name not in table.names:
@@ -236,8 +238,8 @@ def _no_column(table: Table, what: str, advice: str) -> DataError:
 
 
 def _plain(name: str) -> str:
-    """Return the letters and digits of a name, without a type as RecBole adds it after a colon."""
-    return re.sub(r"[\W_]+", "", name.partition(":")[0]).lower()
+    """Return the letters and digits of a name, without RecBole's type."""
+    return re.sub(r"[\W_]+", "", TYPED.sub("", name)).lower()
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -67,7 +67,8 @@ def draw_answer(answer: Answer) -> Any:
     axes = figure.subplots(1, len(measures), squeeze=False)[0]
     levels = _levels(answer)
     styles = styles_of(arm.name for arm in answer.main[:MOST_NAMED])
-    what = "features and training" if answer.feature_seconds else "training time"
+    has_features = any(arm.feature_seconds for arm in answer.arms)
+    what = "features and training" if has_features else "training time"
     times = f"{what}, s (full account, log scale)"
     for axis, (measure, y_label) in zip(axes, measures.items(), strict=True):
         for arm in reversed(answer.arms):

@@ -121,8 +121,12 @@ def worth_table(answer: Answer, lead: str = "", notes: Sequence[str] = ()) -> Ta
 def _features(answer: Answer) -> str:
     """Return that the seconds to the level count item features, where some arm reads them."""
     seconds = max(arm.feature_seconds for arm in answer.arms)
-    told = f"{three_digits(seconds)} s, which s of training does not"
-    return f", with the item features of arms that read them ({told})" if seconds else ""
+    if not seconds:
+        return ""
+    return (
+        f"; it counts the item features of arms that read them ({three_digits(seconds)} s), s of"
+        " training does not"
+    )
 
 
 def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[Table]:

@@ -52,6 +52,8 @@ def headline(answer: Answer, no_choice: str = NO_CHOICE, *, has_block: bool = Tr
     if seconds := answer.feature_seconds:
         said.append(f"Times count the item features: {three_digits(seconds)} s.")
     verdict = "" if has_block else worth_sentence(answer)
+    if not (has_block or answer.is_decided):
+        verdict = f"NO ANSWER YET. {verdict}".rstrip()
     return " ".join(filter(None, [verdict, *said]))
 
 
