@@ -5,16 +5,11 @@
 
 The commands are those of ``results.toml``. Each of its folders has its runs below ``--runs-dir``,
 and what is kept of them below ``--results``: records without checkpoints, tables, figures. The same
-command resumes after Ctrl-C or a kill: prepared data and finished cells stay, a cell resumes from
-its last checkpoint, and profiles and audits that ended are listed in ``steps.json`` beside the
-runs. Remove a line there to measure it again.
+command resumes after Ctrl-C or a kill; ``steps.json`` beside the runs lists the profiles and audits
+that ended. A data set that is prepared under the right name is used as it is.
 
-A data set that is prepared under the right name is used as it is. MovieLens with plots is read from
-the folder that the variable ``MOVIELENS_PLOTS`` names (links.csv.gz and items.csv), and MiniLM's
-checkpoint from the folder ``MINILM``.
-
-Exit codes: 0 if everything ended well, 130 if interrupted, else that of the first command that
-failed; the commands after it run all the same. 6 if a number does not verify.
+Exit codes: 130 if interrupted, 6 if a number does not verify, else that of the first command that
+failed; the commands after it run all the same.
 """
 
 from __future__ import annotations
@@ -41,10 +36,8 @@ STEPS = "steps.json"
 
 
 def split(command: str) -> list[str]:
-    """Return the words of a command with the environment's variables in their places.
-
-    Raises:
-        DataError: a variable is not set.
+    """Return the words of a command with the environment's variables in their places; a DataError
+    where one is not set.
     """
     words = shlex.split(os.path.expandvars(command))
     for word in words:
@@ -55,20 +48,16 @@ def split(command: str) -> list[str]:
 
 def spelled_out(commands: Iterable[str]) -> list[str]:
     """Return commands, with one for each number in place of one with ``{0..4}``."""
-    parts = [(command, re.search(r"\{0\.\.(\d+)\}", command)) for command in commands]
+    seeds = re.compile(r"\{0\.\.(\d+)\}")
     return [
-        command.replace(part[0], str(number)) if part else command
-        for command, part in parts
-        for number in range(int(part[1]) + 1 if part else 1)
+        seeds.sub(str(number), command)
+        for command in commands
+        for number in range(1 + int(max(seeds.findall(command), default=0)))
     ]
 
 
 def call(words: Sequence[str]) -> int:
-    """Run a command of ncfbench, and return its exit code.
-
-    Raises:
-        KeyboardInterrupt: it was interrupted.
-    """
+    """Run a command of ncfbench, and return its exit code."""
     code, _ = ncfbench(words, shows=True)
     if code:
         say(f"Error: ncfbench {shlex.join(words)} ended with {code}.")
