@@ -24,7 +24,6 @@ from ncfbench.statistics.ranking import SHARE
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MEASURES = {"recall@50": "validation_recall_at_50", "probe loss": "probe_loss"}
 NAMES = {"citeulike": "cite", "movielens": "plots"}
-"""Data sets that have a second name."""
 
 
 def arms(folder: Path = RESULTS) -> dict[str, list[list[RunRecord]]]:
