@@ -146,17 +146,21 @@ def test_a_closed_pipe_ends_in_silence(data_dir, how, reader):
     assert (done.returncode, done.stdout, done.stderr) == (141, "", "")
 
 
-def test_a_table_that_is_longer_than_a_pipe(tmp_path):
+@pytest.mark.long_cases("json|csv")
+@pytest.mark.parametrize(
+    ("flags", "reader"),
+    [
+        ("--full", "head -c 99 > /dev/null"),
+        ("--json", "head -c 99 > /dev/null"),
+        ("--full --format csv -o /dev/stdout", "true"),
+    ],
+)
+def test_a_table_that_is_longer_than_a_pipe(tmp_path, flags, reader):
     """The program meets the closed pipe while it writes, in Rich's text, in JSON and in a file."""
     for number in range(40):
         write_run(tmp_path, "ns", [9, 5, 3], 10, [0, 0.2, 0.3], seed=number, dimension=number + 1)
-    for more, reader in (
-        (["--full"], "head -c 99 > /dev/null"),
-        (["--json"], "head -c 99 > /dev/null"),
-        (["--full", "--format", "csv", "-o", "/dev/stdout"], "true"),
-    ):
-        done = shell(tmp_path, ["report", str(tmp_path), *more], f"| exec {reader}")
-        assert (done.returncode, done.stdout, done.stderr) == (141, "", ""), more
+    done = shell(tmp_path, ["report", str(tmp_path), *flags.split()], f"| exec {reader}")
+    assert (done.returncode, done.stdout, done.stderr) == (141, "", "")
 
 
 def test_a_pipe_that_is_not_the_output_gets_a_sentence(capsys):

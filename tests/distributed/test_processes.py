@@ -123,9 +123,8 @@ cli.main()
 """A run of which one process does something at one of its stops, where all agree on two flags."""
 
 
-@pytest.mark.parametrize(
-    ("victim", "count"), [(1, 2), pytest.param(0, 2, marks=LONG), pytest.param(1, 4, marks=LONG)]
-)
+@LONG
+@pytest.mark.parametrize(("victim", "count"), [(1, 2), (0, 2), (1, 4)])
 def test_killed_process_ends_the_others(data_dir, tmp_path, victim, count):
     """The run is resumed by one process, and its curve is that of an uninterrupted one."""
     settings = {"encoder": "mf", "epochs": 3, "probe_every": 1000}
