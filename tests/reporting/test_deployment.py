@@ -171,10 +171,15 @@ def test_one_floor_is_blended_with_all_seeds(tmp_path):
         run = write_run(tmp_path, "ns", [9, 5, 3], 20, [0, 0.4, 0.53], seed=seed)
         rows = [blend_row(of[seed], 0.01, name) for name, of in recalls.items() if seed < len(of)]
         blend.write(run, rows)
-    keep_floors(tmp_path, *(floor_row(name, 0.4, 1.0) for name in recalls))
-    ((both,),) = (answer.blends for answer in collect(tmp_path, tmp_path).answers)
+    floors = [floor_row(name, 0.5 if name == "denoised" else 0.4, 1.0) for name in recalls]
+    keep_floors(tmp_path, *floors)
+    (answer,) = collect(tmp_path, tmp_path).answers
+    (both,) = answer.blends
     assert both.floor.row["floor"] == "ridge"
     assert both.reported.recall == pytest.approx(0.55)
+    said = sentences.floors_sentence(answer)
+    assert "(0.7 of training, 0.3 of ridge), 0.550" in said
+    assert "are beside denoised (+0.050" in said, "the best floor, though another is in it"
 
 
 # --- seconds that derived item features took

@@ -99,7 +99,7 @@ def floors_sentence(answer: Answer) -> str:
     whose = name if own is answer.best else f"{name}, {recall.text()},"
     parts = {floor.row["floor"]: standing(own, floor) for floor in floors}
     said.append(_stands(f"{whose} is", parts))
-    said += [both_sentence(blend, recall) for blend in answer.blends]
+    said += [both_sentence(blend, recall, floors[0]) for blend in answer.blends]
     return " ".join([*said, *_by_ndcg(recall, name, floors[0])])
 
 
@@ -119,18 +119,19 @@ def _by_ndcg(arm: Quality, name: str, floor: FloorResult) -> list[str]:
     ]
 
 
-def both_sentence(both: BlendResult, own: Quality) -> str:
-    """Return what a blend reaches, and how it stands to each of its parts.
+def both_sentence(both: BlendResult, own: Quality, best: FloorResult) -> str:
+    """Return what a blend reaches, and how it stands to the best floor and to training.
 
     Args:
         own: the recall of the runs alone.
+        best: the floor of the most recall, which need not be that in the blend.
     """
-    judged, floor = both.reported, both.floor.row["floor"]
+    judged = both.reported
     parts = {
-        floor: compare(judged, both.floor.reported),
+        best.row["floor"]: compare(judged, best.reported),
         "training alone": compare(judged, own),
     }
-    shares = f"{both.weight:.2g} of training, {1 - both.weight:.2g} of {floor}"
+    shares = f"{both.weight:.2g} of training, {1 - both.weight:.2g} of {both.floor.row['floor']}"
     return _stands(f"Both together ({shares}), {judged.text()}, are", parts)
 
 
@@ -145,7 +146,7 @@ def run_sentence(
     """
     parts = {floor.row["floor"]: compare(own, floor.reported) for floor in floors}
     said = [_without(floors), _stands(f"This run's recall@50, {own.text()}, is", parts)]
-    return " ".join(said + ([] if both is None else [both_sentence(both, own)]))
+    return " ".join(said + ([] if both is None else [both_sentence(both, own, floors[0])]))
 
 
 def floor_command(dataset: str, data_dir: Path | str | None) -> str:
