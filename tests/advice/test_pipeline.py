@@ -152,6 +152,7 @@ def test_from_python_and_the_command_line(data_dir, tmp_path, raced, monkeypatch
 def test_floors_without_time_or_room_are_named(data_dir, tmp_path, monkeypatch):
     shutil.copytree(data_dir, tmp_path / "data", ignore=shutil.ignore_patterns("floors.parquet"))
     monkeypatch.setattr(pipeline, "FLOORS_SHARE", 1e-15)
+    monkeypatch.setattr("ncfbench.floors.floor.LEAST_SECONDS", 0.0)
     answer = ask(tmp_path / "data", tmp_path, **FEW)[0].answer
     (reason,) = answer.unfitted
     assert (answer.floors, reason[:33]) == ([], "No profile, denoised, ridge: it w")
