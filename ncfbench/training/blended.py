@@ -95,19 +95,21 @@ def blend_run(
 
         embedder, reported = restore_trained(record, dataset, say)
         parameters, is_new = reported.parameters, dataset.graph.item_degrees == 0
-        users_UxD = embedder.users(parameters).scored
+        users_UxD, of_run = embedder.users(parameters).scored, dict[str, Scores]()
+        for split in EVALUATED:
+            items = dataset.candidates(split)
+            items_VxD = embedder.candidates(parameters, items, is_new[items])
+            of_run[split] = scores_of(users_UxD, items_VxD)
         for floor in missing:
             begin, of_floors = time.perf_counter(), {} if scored is None else scored
             if (floor["floor"], "test") not in of_floors:
                 task, of_floor = refit(dataset, floor)
-                for split, held_out in HeldOut.of(task, dataset).items():
-                    of_floors[floor["floor"], split] = held_out, of_floor(held_out.candidates)
+                for name, held_out in HeldOut.of(task, dataset).items():
+                    of_floors[floor["floor"], name] = held_out, of_floor(held_out.candidates)
             blends = {}
-            for split in EVALUATED:
-                held_out, by_floor = of_floors[floor["floor"], split]
-                items = dataset.candidates(split)
-                items_VxD = embedder.candidates(parameters, items, is_new[items])
-                blends[split] = blend.Blend(by_floor, scores_of(users_UxD, items_VxD), held_out)
+            for name, by_run in of_run.items():
+                held_out, by_floor = of_floors[floor["floor"], name]
+                blends[name] = blend.Blend(by_floor, by_run, held_out)
             weight, heights, quality = blends["validation"].choose(metric or METRIC)
             rows[_key(floor)] = dict.fromkeys(BLEND.names) | {
                 "floor": floor["floor"],
